@@ -1,0 +1,22 @@
+import type { SessionKey } from '#protocol';
+import { encodeNotice, type KeyNames } from '#protocol';
+import type { Channels } from '#platform';
+
+/** Where whoever finds a session that has work and no owner hands it to. A hint: the sweep finds it too. */
+export abstract class OwnerlessWork {
+  abstract offer(session: SessionKey): void;
+}
+
+/** Tells all pods. For a pod that runs no actors itself. */
+export class AnnouncedWork extends OwnerlessWork {
+  constructor(
+    private readonly channels: Channels,
+    private readonly keys: KeyNames,
+  ) {
+    super();
+  }
+
+  offer(session: SessionKey): void {
+    void this.channels.publish(this.keys.podsChannel(), encodeNotice({ type: 'wake', ...session }));
+  }
+}

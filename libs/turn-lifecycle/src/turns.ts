@@ -1,0 +1,124 @@
+import type { Id, Kind, Meta, Mode, Ref, SessionKey, SRef, TurnError, TurnMove, TurnState } from '#protocol';
+import type { SqlRunner, Tx } from '#platform';
+
+/** A turn as stored. Times in ms since 1970 UTC. */
+export interface TurnRow {
+  account: Id;
+  turnId: Id;
+  sessionId: Id;
+  /** Ancestors' turnIds and its own, joined by `/`. */
+  path: string;
+  parent: SRef | null;
+  state: TurnState;
+  generation: number;
+  /** The seq of the event that queued this generation; null for a tombstone. */
+  queueSeq: number | null;
+  /** The seq of `message.accepted`; null for a tombstone. */
+  acceptedSeq: number | null;
+  /** The seq of the event that holds the present content. */
+  contentSeq: number | null;
+  mode: Mode;
+  kind: Kind;
+  initiator: string | null;
+  metadata: Meta | null;
+  /** Digest of the POST as first accepted (session, initiator, content, mode, metadata); null for a tombstone. */
+  digest: string | null;
+  attempts: number;
+  absorbedBy: Ref | null;
+  stop: { by: string; reason?: string; atMs: number } | null;
+  error: TurnError | null;
+  acceptedAtMs: number | null;
+  queuedAtMs: number | null;
+  startedAtMs: number | null;
+  endedAtMs: number | null;
+}
+
+/** A message on its way in. */
+export interface NewTurn {
+  account: Id;
+  turnId: Id;
+  sessionId: Id;
+  parent: SRef | null;
+  path: string;
+  mode: Mode;
+  kind: Kind;
+  initiator: string;
+  metadata: Meta | null;
+  digest: string;
+}
+
+/** A live turn as the queue, the reconciler and the order check need it. */
+export interface LiveTurn extends Ref {
+  session: SessionKey;
+  state: TurnState;
+  queueSeq: number;
+  initiator: string;
+  parent: Id | null;
+}
+
+/** How many turns of a session are queued, and which one runs. */
+export interface SessionLoad {
+  queued: number;
+  running: (Ref & { state: TurnState; attempts: number; startedAtMs: number }) | null;
+}
+
+/** What changes with a move, beside the state. */
+export interface MoveFacts {
+  nowMs: number;
+  attempts?: number;
+  error?: TurnError;
+}
+
+/**
+ * The turns' rows: the state table as conditional updates. The gates call them inside one transaction with the ledger's
+ * appends. Lock order: turn rows by (account, path), ancestors one row at a time, then session rows.
+ */
+export abstract class Turns {
+  /** A turn as committed, without a lock. */
+  abstract find(runner: SqlRunner, account: Id, turnId: Id): Promise<TurnRow | null>;
+
+  /** A turn, locked until the transaction ends. */
+  abstract lock(tx: Tx, account: Id, turnId: Id): Promise<TurnRow | null>;
+
+  /** Inserts a queued turn that has no place in the order yet: `place` follows in the same transaction. */
+  abstract insert(tx: Tx, turn: NewTurn): Promise<void>;
+
+  /** Gives a turn just inserted its place: `seq` is that of its `message.accepted`. */
+  abstract place(tx: Tx, turn: { account: Id; turnId: Id }, seq: number, nowMs: number): Promise<void>;
+
+  /**
+   * Makes one move of the state table on a locked row of this generation. Answers the new state.
+   * @throws Error when the table does not allow the move or the row is another than the one locked: a fault in the caller
+   */
+  abstract move(tx: Tx, row: TurnRow, move: TurnMove, facts: MoveFacts): Promise<TurnState>;
+
+  /** The live turns of a session that have a place, by queueSeq. Read plainly: no lock (that brought deadlocks). */
+  abstract live(runner: SqlRunner, session: SessionKey): Promise<LiveTurn[]>;
+
+  /** How many turns of a session are queued. Exact only while the caller holds the session row's lock. */
+  abstract countQueued(runner: SqlRunner, session: SessionKey): Promise<number>;
+
+  /** Loads of many sessions, in their order. One query over live turns. */
+  abstract loads(sessions: readonly SessionKey[]): Promise<SessionLoad[]>;
+
+  /** Turns of a session by queueSeq, above `after`; tombstones are left out. */
+  abstract list(session: SessionKey, after: number, limit: number, state: TurnState | null): Promise<TurnRow[]>;
+
+  /**
+   * Live turns of these partitions that were queued at or before `queuedBeforeMs`, in the order (partition, account,
+   * session, queueSeq), by index, behind the cursor (the last row of an earlier page). Its cost grows with live turns
+   * only.
+   */
+  abstract liveIn(
+    partitions: readonly number[],
+    queuedBeforeMs: number,
+    after: LiveTurn | null,
+    limit: number,
+  ): Promise<LiveTurn[]>;
+
+  /** The states of many turns; a turn that is unknown, or of another generation by now, is answered null. One query. */
+  abstract states(turns: readonly (Ref & { account: Id })[]): Promise<(TurnState | null)[]>;
+
+  /** The ledger's clock, ms since 1970 UTC. */
+  abstract nowMs(): Promise<number>;
+}
