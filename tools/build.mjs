@@ -3,8 +3,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
-import { pathToFileURL } from 'node:url';
-import { root } from './checkout.mjs';
+import { isProgram, main, root } from './checkout.mjs';
 import { ensureInstalled } from './install.mjs';
 import { withLock } from './lock.mjs';
 
@@ -87,7 +86,9 @@ function filesBelow(dir) {
     .sort();
 }
 
-if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  await ensureInstalled();
-  await ensureBuilt();
+if (isProgram(import.meta.url)) {
+  await main(async () => {
+    await ensureInstalled();
+    await ensureBuilt();
+  });
 }

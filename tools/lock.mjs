@@ -54,7 +54,10 @@ function tryListen(address) {
 function answers(address) {
   return new Promise((done) => {
     const socket = connect(address);
-    socket.once('connect', () => done(true) || socket.destroy());
+    socket.once('connect', () => {
+      socket.destroy();
+      done(true);
+    });
     socket.once('error', () => done(false));
   });
 }
