@@ -1,0 +1,15 @@
+export { type ChannelListener, Channels } from './channels.js';
+export { MemoryChannels } from './channels/memory.js';
+export { RedisChannels } from './channels/redis.js';
+export { Clock, SystemClock, type Timer } from './clock.js';
+export { type Coordination, COORDINATION, memoryCoordination, openRedisCoordination } from './coordination.js';
+export { Drain } from './drain.js';
+export { MemoryStore } from './memory-store.js';
+export { grow, holds } from './memory-steps.js';
+export { Randomness, SystemRandomness } from './randomness.js';
+export { RedisConnection, type RedisConnectionOptions } from './redis/redis-connection.js';
+export type { Script } from './redis/redis-scripts.js';
+export { Database, placeholders, type Row, type SqlRunner, type SqlValue, type Tx } from './sql/database.js';
+export type { Dialect } from './sql/dialect.js';
+export { StepPoints } from './step-points.js';
+export { UnavailableError } from './unavailable.error.js';
