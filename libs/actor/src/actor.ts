@@ -1,0 +1,247 @@
+import { Logger } from '@nestjs/common';
+import { partitionOf, type Ref, type RunOutcome, type SessionKey, StaleOwnerError } from '#protocol';
+import { type Clock, type StepPoints, UnavailableError } from '#platform';
+import type { EventLedger } from '#event-ledger';
+import type { MessageQueue } from '#message-queue';
+import type { Lease, LeaseKeeper, ReleaseManner } from '#session-lock';
+import type { PartitionFiller, TurnHandler } from './turn-handler.js';
+
+/** What all actors of a pod share. */
+export interface ActorDeps {
+  keeper: LeaseKeeper;
+  ledger: EventLedger;
+  queue: MessageQueue;
+  handler: TurnHandler;
+  filler: PartitionFiller;
+  clock: Clock;
+  steps: StepPoints;
+}
+
+/** What an actor tells its supervisor. */
+export interface ActorHost {
+  /** Whether an idle actor that is woken may work now; takes the room when it may. */
+  takeRoom(): boolean;
+  /** The actor has stopped working: it sleeps, or it is gone. */
+  giveRoom(): void;
+  /** It is over. `woken`: somebody said meanwhile that work waits, and nobody has looked since. */
+  gone(actor: Actor, woken: boolean): void;
+}
+
+/** How often a lease is asked for when its partition had to be filled first. */
+const ACQUIRE_ATTEMPTS = 3;
+const OUTAGE_PAUSE_MS = 250;
+
+/**
+ * The butler of one session: acquires the lease, takes one turn after the other, sleeps, leaves.
+ *
+ * Owns: the session's lease and the way of its envelopes from pending to done. Does not own: what a turn does (the
+ * handler), whether there is room (the supervisor). One `work` runs at a time; whoever wakes it meanwhile is remembered.
+ * While it sleeps it is nothing but this object: no timer, no promise, no connection (I11). Keeps I1 and I2: it touches
+ * lists only by calls that compare its token, and nothing after its lease is lost.
+ */
+export class Actor {
+  private readonly logger = new Logger(Actor.name);
+  private lease: Lease | null = null;
+  private phase: 'working' | 'asleep' | 'gone' = 'working';
+  private wokenAgain = false;
+  private leaving = false;
+  private turn: AbortController | null = null;
+  /** Since when it sleeps, on the monotonic clock. */
+  private asleepSinceMs = 0;
+
+  constructor(
+    readonly session: SessionKey,
+    private readonly deps: ActorDeps,
+    private readonly host: ActorHost,
+  ) {}
+
+  get asleep(): boolean {
+    return this.phase === 'asleep';
+  }
+
+  holds(lease: Lease): boolean {
+    return this.lease === lease;
+  }
+
+  /** Becomes the session's owner if nobody is, and works until the line is empty. The host has given it room. */
+  async start(): Promise<void> {
+    try {
+      this.lease = await this.acquire();
+    } catch (error) {
+      this.note('could not acquire', error);
+    }
+    if (this.lease) await this.work(this.lease);
+    else this.end();
+  }
+
+  /** Something may wait in line. */
+  wake(): void {
+    if (this.phase === 'working') {
+      this.wokenAgain = true;
+    } else if (this.phase === 'asleep' && this.lease) {
+      if (!this.host.takeRoom()) void this.leave(this.lease, 'leave', false);
+      else void this.work(this.lease);
+    }
+  }
+
+  /** Goes off duty if it has slept for `idleMs`; the lease is given back unless work waits. */
+  expire(idleMs: number): void {
+    if (this.phase !== 'asleep' || !this.lease) return;
+    if (this.deps.clock.monotonicMs() - this.asleepSinceMs < idleMs) return;
+    this.phase = 'working';
+    void this.goOffDuty(this.lease);
+  }
+
+  /** Leaves as soon as its turn yields; at once when asleep. */
+  depart(): void {
+    this.leaving = true;
+    if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'leave', false);
+  }
+
+  /** Ends the turn under way without waiting for a balanced point; it goes on under the next owner. */
+  abort(reason: Error): void {
+    this.turn?.abort(reason);
+  }
+
+  /** The lease is gone, or not trusted any more. */
+  leaseLost(): void {
+    this.abort(new StaleOwnerError('the lease was lost'));
+    if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'back_off', false);
+  }
+
+  private async acquire(): Promise<Lease | null> {
+    for (let attempt = 1; attempt <= ACQUIRE_ATTEMPTS; attempt++) {
+      const epoch = await this.deps.ledger.ownerEpoch(this.session);
+      await this.deps.steps.reach('actor.acquiring', { session: this.session });
+      const answer = await this.deps.keeper.acquire(this.session, epoch);
+      if (answer.kind === 'acquired') return answer.lease;
+      if (answer.kind === 'held') return null;
+      await this.deps.filler.ensureIntact(partitionOf(this.session));
+    }
+    return null;
+  }
+
+  /** Takes and runs until the line is empty, then sleeps. */
+  private async work(lease: Lease): Promise<void> {
+    this.phase = 'working';
+    try {
+      for (;;) {
+        if (this.leaving) return await this.leave(lease, 'leave', true);
+        this.wokenAgain = false;
+        await this.deps.steps.reach('actor.taking', { session: this.session });
+        const taken = await this.persist(lease, () => this.deps.queue.take(this.session, lease.owner));
+        if (taken === null || taken.kind === 'not_owner') return await this.leave(lease, 'back_off', true);
+        if (taken.kind === 'taken') {
+          await this.deps.steps.reach('actor.taken', { session: this.session });
+          if (!(await this.serve(lease, taken.ref))) return;
+        } else if (!this.wokenAgain && !this.leaving) {
+          return this.fallAsleep();
+        }
+      }
+    } catch (error) {
+      this.note('failed', error);
+      await this.leave(lease, 'leave', true);
+    }
+  }
+
+  /** Works on one envelope; whether the actor goes on. */
+  private async serve(lease: Lease, ref: Ref): Promise<boolean> {
+    const outcome = await this.runTurn(lease, ref);
+    await this.deps.steps.reach('actor.served', { session: this.session, outcome: outcome.kind });
+    switch (outcome.kind) {
+      case 'ended':
+      case 'dropped': {
+        const state = outcome.kind === 'ended' ? outcome.state : null;
+        return this.goOn(lease, () => this.deps.queue.complete(this.session, lease.owner, ref, state), 'completed');
+      }
+      case 'behind':
+        return this.goOn(lease, () => this.deps.queue.restore(this.session, lease.owner, outcome.live), 'restored');
+      case 'yielded':
+      case 'stale':
+        await this.leave(lease, 'leave', true);
+        return false;
+      case 'claim_refused':
+        // Another owner has claimed the session, or may have: stay away and let the sweep look again.
+        await this.leave(lease, 'back_off', true);
+        return false;
+    }
+  }
+
+  private async runTurn(lease: Lease, ref: Ref): Promise<RunOutcome> {
+    const turn = new AbortController();
+    this.turn = turn;
+    try {
+      if (!lease.trusted) return { kind: 'stale' };
+      return await this.deps.handler.run(lease, ref, turn.signal);
+    } finally {
+      this.turn = null;
+    }
+  }
+
+  private async goOn<T extends string>(lease: Lease, call: () => Promise<T>, done: T): Promise<boolean> {
+    if ((await this.persist(lease, call)) === done) return true;
+    await this.leave(lease, 'back_off', true);
+    return false;
+  }
+
+  /** Repeats a call through an outage of Redis for as long as the lease is trusted; null when that ran out. */
+  private async persist<T>(lease: Lease, call: () => Promise<T>): Promise<T | null> {
+    while (lease.trusted) {
+      try {
+        return await call();
+      } catch (error) {
+        if (!(error instanceof UnavailableError)) throw error;
+        await this.deps.clock.sleep(OUTAGE_PAUSE_MS);
+      }
+    }
+    return null;
+  }
+
+  private fallAsleep(): void {
+    this.phase = 'asleep';
+    this.asleepSinceMs = this.deps.clock.monotonicMs();
+    this.host.giveRoom();
+  }
+
+  private async goOffDuty(lease: Lease): Promise<void> {
+    await this.deps.steps.reach('actor.releasing', { session: this.session });
+    const answer = await this.release(lease, 'idle');
+    if (answer !== 'work') return this.end(false);
+    this.fallBackToWork(lease);
+  }
+
+  private fallBackToWork(lease: Lease): void {
+    if (this.host.takeRoom()) void this.work(lease);
+    else void this.leave(lease, 'leave', false);
+  }
+
+  private async leave(lease: Lease, manner: ReleaseManner, hasRoom: boolean): Promise<void> {
+    this.phase = 'working';
+    await this.deps.steps.reach('actor.leaving', { session: this.session });
+    await this.release(lease, manner);
+    // Whoever backs off is not to come back at once; who leaves has told the other pods if work waits.
+    this.wokenAgain &&= manner !== 'back_off';
+    this.end(hasRoom);
+  }
+
+  private async release(lease: Lease, manner: ReleaseManner): Promise<string> {
+    try {
+      return await this.deps.keeper.release(lease, manner);
+    } catch (error) {
+      this.note('could not release', error); // the lease runs out by itself
+      return 'released';
+    }
+  }
+
+  private end(hasRoom = true): void {
+    this.phase = 'gone';
+    this.lease = null;
+    if (hasRoom) this.host.giveRoom();
+    this.host.gone(this, this.wokenAgain);
+  }
+
+  private note(what: string, error: unknown): void {
+    const { account, sessionId } = this.session;
+    this.logger.warn({ account, sessionId, error: String(error) }, `actor ${what}`);
+  }
+}

@@ -1,0 +1,3 @@
+export { ActorModule } from './actor.module.js';
+export { ActorSupervisor } from './actor-supervisor.js';
+export { PartitionFiller, TurnHandler } from './turn-handler.js';

@@ -1,0 +1,85 @@
+import { Inject, Injectable } from '@nestjs/common';
+import { type Accepted, ButlerError, type Id, isTerminal, type Meta, type SessionKey } from '#protocol';
+import { CoordinationHealth, Database, Randomness, StepPoints, UnavailableError } from '#platform';
+import { EventLedger, LiveEvents, type SessionRow } from '#event-ledger';
+import { MessageQueue, OwnerlessWork } from '#message-queue';
+import { type TurnRow, Turns } from '#turn-lifecycle';
+import { AdmissionGate, type PostedMessage } from './admission.gate.js';
+import { digestOf } from './message-digest.js';
+
+/**
+ * The one door for every producer: decide in the ledger, then queue, then wake.
+ *
+ * Owns: the order of these steps. Does not own: the order of a session's turns (the ledger's seq) or who serves it.
+ * Once the ledger has committed, the message is accepted whatever happens to this process or to Redis: the reconciler
+ * queues what was left out (I3).
+ */
+@Injectable()
+export class Intake {
+  constructor(
+    @Inject(AdmissionGate) private readonly gate: AdmissionGate,
+    @Inject(Database) private readonly database: Database,
+    @Inject(Turns) private readonly turns: Turns,
+    @Inject(EventLedger) private readonly ledger: EventLedger,
+    @Inject(LiveEvents) private readonly live: LiveEvents,
+    @Inject(MessageQueue) private readonly queue: MessageQueue,
+    @Inject(OwnerlessWork) private readonly ownerless: OwnerlessWork,
+    @Inject(CoordinationHealth) private readonly coordination: CoordinationHealth,
+    @Inject(Randomness) private readonly randomness: Randomness,
+    @Inject(StepPoints) private readonly steps: StepPoints,
+  ) {}
+
+  /**
+   * Accepts a message, or finds it accepted: posting the same message again answers what the first post was answered.
+   * @throws ButlerError turn_mismatch, turn_stopped, session_busy, queue_full; UnavailableError before anything is written
+   */
+  async postMessage(message: PostedMessage): Promise<{ accepted: Accepted; replayed: boolean }> {
+    await this.coordination.assertUp();
+    const { turn, events } = await this.gate.admit(message);
+    this.live.committed(message, events);
+    await this.steps.reach('intake.committed', { turnId: turn.turnId });
+    if (!isTerminal(turn.state)) await this.hand(turn);
+    await this.steps.reach('intake.queued', { turnId: turn.turnId });
+    const { sessionId, turnId, acceptedSeq } = turn;
+    return {
+      accepted: { sessionId, turnId, generation: 1, state: 'queued', seq: acceptedSeq! },
+      replayed: events.length === 0,
+    };
+  }
+
+  /**
+   * Creates a session, or finds the one that the same call created before.
+   * @throws ButlerError session_exists, UnavailableError
+   */
+  async createSession(given: {
+    account: Id;
+    sessionId: Id | null;
+    title: string | null;
+    metadata: Meta | null;
+  }): Promise<SessionRow> {
+    const session: SessionKey = { account: given.account, sessionId: given.sessionId ?? this.randomness.id() };
+    const { title, metadata } = given;
+    const digest = digestOf({ title, metadata });
+    const { created, row } = await this.ledger.createSession(session, { title, metadata, digest });
+    if (!created && row.digest !== digest) {
+      throw new ButlerError(
+        'session_exists',
+        'A session of this id exists with another title or metadata. Read it, or choose another sessionId.',
+        { sessionId: session.sessionId },
+      );
+    }
+    return row;
+  }
+
+  /** Queues an accepted turn and sees to it that somebody serves it. What fails here, the reconciler mends. */
+  private async hand(turn: TurnRow): Promise<void> {
+    const session: SessionKey = { account: turn.account, sessionId: turn.sessionId };
+    const facts = { initiator: turn.initiator ?? '', parent: turn.parent?.turnId ?? null };
+    try {
+      const queued = await this.queue.enqueue(session, turn, facts);
+      if (queued.kind === 'queued' && queued.owner === null) this.ownerless.offer(session);
+    } catch (error) {
+      if (!(error instanceof UnavailableError)) throw error;
+    }
+  }
+}

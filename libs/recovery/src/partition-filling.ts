@@ -1,0 +1,99 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { encodeNotice, KeyNames, partitionOf, sessionName } from '#protocol';
+import { Channels, Clock, Randomness, Settings, StepPoints } from '#platform';
+import { MessageQueue, OwnerlessWork, PartitionMarks } from '#message-queue';
+import { type LiveTurn, Turns } from '#turn-lifecycle';
+
+/** How many lost partitions are filled by one round of queries before they are marked intact. */
+const FILL_BATCH = 32;
+const FILL_PAGE = 1_000;
+/** How often, and how long apart, a pod looks whether another pod's filling is done. */
+const FILL_LOOKS = 100;
+const FILL_LOOK_MS = 50;
+
+/**
+ * Fills partitions that Redis has lost from the ledger. Whoever meets a lost one marks it, asks living owners to renew,
+ * waits REFILL_WAIT_MS so that they set their locks again, restores each session's live turns in queueSeq order, and
+ * marks the partition intact if its own mark still stands: a loss in between starts over. Idempotent; several pods may
+ * try, the mark lets one through. Keeps I1 (no new owner beside a living one that can still renew) and I3.
+ */
+@Injectable()
+export class PartitionFilling {
+  private readonly logger = new Logger(PartitionFilling.name);
+  /** Whether nobody can hold a lease of the store yet: the wait for living owners is left out then. */
+  private nobodyCanOwn: boolean;
+
+  constructor(
+    @Inject(Settings) private readonly settings: Pick<Settings, 'refillWaitMs' | 'embedded'>,
+    @Inject(KeyNames) private readonly keys: KeyNames,
+    @Inject(Clock) private readonly clock: Clock,
+    @Inject(Randomness) private readonly randomness: Randomness,
+    @Inject(StepPoints) private readonly steps: StepPoints,
+    @Inject(Channels) private readonly channels: Channels,
+    @Inject(Turns) private readonly turns: Turns,
+    @Inject(MessageQueue) private readonly queue: MessageQueue,
+    @Inject(PartitionMarks) private readonly marks: PartitionMarks,
+    @Inject(OwnerlessWork) private readonly ownerless: OwnerlessWork,
+  ) {
+    this.nobodyCanOwn = settings.embedded;
+  }
+
+  /** Fills every partition that is lost and in nobody's hands; answers those that are intact now. */
+  async fillLost(): Promise<number[]> {
+    const lost = await this.partitions('lost');
+    if (lost.length > 0) await this.fill(lost);
+    this.nobodyCanOwn = false;
+    return this.partitions('intact');
+  }
+
+  /** Resolves when the partition is intact, or after a bounded while. */
+  async ensureIntact(partition: number): Promise<void> {
+    for (let look = 0; look < FILL_LOOKS; look++) {
+      const state = (await this.marks.states())[partition];
+      if (state === 'intact') return;
+      if (state === 'lost') await this.fill([partition]);
+      else await this.clock.sleep(FILL_LOOK_MS);
+    }
+  }
+
+  private async partitions(wanted: string): Promise<number[]> {
+    const states = await this.marks.states();
+    return states.flatMap((state, partition) => (state === wanted ? [partition] : []));
+  }
+
+  private async fill(lost: readonly number[]): Promise<void> {
+    const nonce = this.randomness.id();
+    const mine = await this.marks.beginFilling(lost, nonce);
+    if (mine.length === 0) return;
+    await this.channels.publish(this.keys.podsChannel(), encodeNotice({ type: 'renew', partitions: mine }));
+    if (!this.nobodyCanOwn) await this.clock.sleep(this.settings.refillWaitMs);
+    for (let at = 0; at < mine.length; at += FILL_BATCH) {
+      await this.fillBatch(mine.slice(at, at + FILL_BATCH), nonce);
+    }
+  }
+
+  private async fillBatch(batch: number[], nonce: string): Promise<void> {
+    const waiting = await this.restoreSessions(batch, nonce);
+    await this.steps.reach('recovery.filled', { partitions: batch });
+    const done = await this.marks.finishFilling(batch, nonce);
+    this.logger.log({ partitions: done.length, of: batch.length, turns: waiting.length }, 'filled partitions from the ledger');
+    const intact = new Set(done);
+    const sessions = new Map(waiting.map((turn) => [sessionName(turn.session), turn.session]));
+    // The wake-up of restore came while nobody could acquire yet.
+    for (const session of sessions.values()) if (intact.has(partitionOf(session))) this.ownerless.offer(session);
+  }
+
+  /** Restores each session of the partitions from its live turns; a session's turns may come in two pages. */
+  private async restoreSessions(partitions: readonly number[], nonce: string): Promise<LiveTurn[]> {
+    const all: LiveTurn[] = [];
+    for (let after: LiveTurn | null = null; ; ) {
+      const page: LiveTurn[] = await this.turns.liveIn(partitions, Number.MAX_SAFE_INTEGER, after, FILL_PAGE);
+      all.push(...page);
+      after = page.at(-1) ?? null;
+      if (page.length < FILL_PAGE) break;
+    }
+    const bySession = Map.groupBy(all, (turn) => sessionName(turn.session));
+    for (const turns of bySession.values()) await this.queue.restore(turns[0]!.session, { nonce }, turns);
+    return all;
+  }
+}

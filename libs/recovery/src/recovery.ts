@@ -1,0 +1,49 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { Clock, type Timer, Settings } from '#platform';
+import { PartitionFilling } from './partition-filling.js';
+import { Reconciler } from './reconciler.js';
+
+/**
+ * Keeps Redis a copy of the ledger: fills what was lost, queues what was left out. Owns the one timer of both.
+ */
+@Injectable()
+export class Recovery {
+  private readonly logger = new Logger(Recovery.name);
+  private timer: Timer | null = null;
+  private looking: Promise<void> | null = null;
+
+  constructor(
+    @Inject(Settings) private readonly settings: Pick<Settings, 'sweepIntervalMs'>,
+    @Inject(Clock) private readonly clock: Clock,
+    @Inject(PartitionFilling) private readonly filling: PartitionFilling,
+    @Inject(Reconciler) private readonly reconciler: Reconciler,
+  ) {}
+
+  /** Fills what is missing at the start of this pod and goes on looking at every sweep. */
+  async start(): Promise<void> {
+    this.timer = this.clock.every(this.settings.sweepIntervalMs, () => void this.look());
+    await this.look();
+  }
+
+  /** One look: partitions that Redis has lost, then turns that stand in no list. */
+  look(): Promise<void> {
+    this.looking ??= this.run().finally(() => {
+      this.looking = null;
+    });
+    return this.looking;
+  }
+
+  async stop(): Promise<void> {
+    this.timer?.cancel();
+    await this.looking;
+  }
+
+  private async run(): Promise<void> {
+    try {
+      const intact = await this.filling.fillLost();
+      await this.reconciler.reconcile(intact);
+    } catch (error) {
+      this.logger.warn({ error: String(error) }, 'the reconciler failed and is repeated at the next sweep');
+    }
+  }
+}
