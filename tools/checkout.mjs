@@ -1,5 +1,6 @@
 // The checkout these tools belong to, and how they run programs in it.
 import { spawn } from 'node:child_process';
+import { realpathSync } from 'node:fs';
 import { constants } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -18,7 +19,8 @@ export const projectEnv = (extra = {}) => ({
 });
 
 /** Whether this module is the program that was started, not one that is imported. */
-export const isProgram = (moduleUrl) => moduleUrl === pathToFileURL(process.argv[1] ?? '').href;
+export const isProgram = (moduleUrl) =>
+  process.argv[1] !== undefined && moduleUrl === pathToFileURL(realpathSync(process.argv[1])).href;
 
 /** Runs a tool as a program: a failure is told in its own words, without a stack trace. */
 export async function main(work) {

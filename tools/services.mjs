@@ -109,7 +109,10 @@ function launch([program, ...args], log, guard) {
  * the pipe closes and the shell ends the server and removes the folder.
  */
 function watchOver(removed) {
-  const script = 'while read -r line; do pid=$line; done; [ -z "$pid" ] || kill -9 "$pid"; [ -z "$1" ] || rm -rf "$1"';
+  const script = `
+    while read -r line; do pid=$line; done
+    [ -z "$pid" ] || kill -9 "$pid"
+    [ -z "$1" ] || rm -rf "$1" || { sleep 3; rm -rf "$1"; }`;
   const guard = spawn('sh', ['-c', script, 'guard', removed], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
   guard.stdin.on('error', () => {});
   guard.stdin.unref();
