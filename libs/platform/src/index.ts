@@ -11,6 +11,8 @@ export { PodIdentity } from './pod-identity.js';
 export { Randomness, SystemRandomness } from './randomness.js';
 export { RedisConnection, type RedisConnectionOptions } from './redis/redis-connection.js';
 export type { Script } from './redis/redis-scripts.js';
+export { loadSettings, SettingsError } from './settings/load-settings.js';
+export { Settings } from './settings/settings.js';
 export { Database, placeholders, type Row, type SqlRunner, type SqlValue, type Tx } from './sql/database.js';
 export type { Dialect } from './sql/dialect.js';
 export { StepPoints } from './step-points.js';
