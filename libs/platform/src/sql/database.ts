@@ -1,9 +1,10 @@
 import type { Dialect } from './dialect.js';
+import { TransactionScope } from './transaction-scope.js';
 
 export type SqlValue = string | number | boolean | null;
 export type Row = Record<string, string | number | null>;
 
-/** What runs statements. `?` marks a parameter; an array-valued parameter is written out by `placeholders()`. */
+/** What runs statements. `?` marks a parameter; a list of them is written out by `placeholders()`. */
 export interface SqlRunner {
   readonly dialect: Dialect;
   /** The rows of a SELECT. BIGINT comes as a safe integer. */
@@ -28,8 +29,12 @@ export interface Tx extends SqlRunner {
  */
 export abstract class Database implements SqlRunner {
   abstract readonly dialect: Dialect;
+  protected readonly scope = new TransactionScope();
 
+  /** A plain read, repeated after a lost connection. @throws UnavailableError */
   abstract query<R = Row>(sql: string, values?: readonly SqlValue[]): Promise<R[]>;
+
+  /** One statement that commits by itself. @throws UnavailableError: it may have happened when the connection was lost */
   abstract execute(sql: string, values?: readonly SqlValue[]): Promise<number>;
 
   /**
@@ -44,6 +49,11 @@ export abstract class Database implements SqlRunner {
   abstract ping(timeoutMs: number): Promise<boolean>;
 
   abstract close(): Promise<void>;
+
+  /** @throws Error when called from inside a transaction's work; whatever waits for the database in secret asks it */
+  refuseNested(): void {
+    this.scope.refuseNested();
+  }
 }
 
 /** `?, ?, ?` for `count` parameters. */
