@@ -10,6 +10,10 @@ interface Shared {
   /** Stands before every key and channel. */
   readonly prefix: string;
   readonly channels: Channels;
+  /** Calls back after each time that the connection for commands was lost and stands again. */
+  onReconnected(listener: () => void): void;
+  /** Bounded in time. To be called last: after the leases were given back. */
+  close(): Promise<void>;
 }
 
 /** What the pods coordinate through, and from which each noun picks its adapter: Redis, or this process' own memory. */
@@ -27,10 +31,24 @@ export async function openRedisCoordination(
   randomness: Randomness,
 ): Promise<Coordination> {
   const redis = await RedisConnection.open(options, clock, randomness);
-  return { kind: 'redis', prefix: options.prefix, redis, channels: new RedisChannels(redis, clock) };
+  return {
+    kind: 'redis',
+    prefix: options.prefix,
+    redis,
+    channels: new RedisChannels(redis, clock),
+    onReconnected: (listener) => redis.onReconnected(listener),
+    close: () => redis.close(),
+  };
 }
 
 /** Pods simulated in one process share `store`. It starts empty, as Redis does after a flush. */
 export function memoryCoordination(prefix: string, clock: Clock, store = new MemoryStore(clock)): Coordination {
-  return { kind: 'memory', prefix, store, channels: new MemoryChannels(store) };
+  return {
+    kind: 'memory',
+    prefix,
+    store,
+    channels: new MemoryChannels(store),
+    onReconnected: () => undefined,
+    close: () => Promise.resolve(),
+  };
 }

@@ -14,6 +14,18 @@ export type { Script } from './redis/redis-scripts.js';
 export { loadSettings, SettingsError } from './settings/load-settings.js';
 export { Settings } from './settings/settings.js';
 export { Database, placeholders, type Row, type SqlRunner, type SqlValue, type Tx } from './sql/database.js';
+export { DatabaseInUseError } from './sql/database-in-use.error.js';
+export {
+  DATABASE_DEFAULTS,
+  type DatabaseDeps,
+  type DatabaseOptions,
+  type DatabaseUrl,
+  parseDatabaseUrl,
+  type SqlSchema,
+} from './sql/database-options.js';
+export { openDatabase, type OpenDatabase } from './sql/data-source.js';
 export type { Dialect } from './sql/dialect.js';
+export { migrate } from './sql/migrate.js';
+export { TRANSACTION_ATTEMPTS } from './sql/transaction-attempts.js';
 export { StepPoints } from './step-points.js';
 export { UnavailableError } from './unavailable.error.js';

@@ -161,9 +161,8 @@ export class RedisConnection {
   /** Resolves in the order of the calls, when the connection stands; rejects when the grace is over. */
   private whenReady(cause?: unknown): Promise<void> {
     if (this.ready) return Promise.resolve();
-    this.downSinceMs ??= this.clock.monotonicMs();
-    const leftMs = this.downSinceMs + RECONNECT_GRACE_MS - this.clock.monotonicMs();
-    if (this.closed || leftMs <= 0) return Promise.reject(this.unavailable(cause ?? this.lastError));
+    const leftMs = this.graceLeftMs();
+    if (leftMs <= 0) return Promise.reject(this.unavailable(cause ?? this.lastError));
     return new Promise((resolve, reject) => {
       const wake = (): void => {
         timer.cancel();
@@ -174,6 +173,12 @@ export class RedisConnection {
       const timer = this.clock.after(leftMs, wake);
       this.waiting.add(wake);
     });
+  }
+
+  private graceLeftMs(): number {
+    const nowMs = this.clock.monotonicMs();
+    this.downSinceMs ??= nowMs;
+    return this.closed ? 0 : this.downSinceMs + RECONNECT_GRACE_MS - nowMs;
   }
 
   private onReady(): void {

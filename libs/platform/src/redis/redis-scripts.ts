@@ -6,7 +6,7 @@ import type { RedisConnection } from './redis-connection.js';
 export type Script<Reply> = (keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>;
 
 /** The functions that every script may call. */
-const SHARED = ['holds', 'grow']
+const SHARED = ['holds', 'grow', 'facts']
   .map((name) => readFileSync(new URL(`./scripts/${name}.lua`, import.meta.url), 'utf8'))
   .join('');
 

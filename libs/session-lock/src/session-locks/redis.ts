@@ -1,0 +1,86 @@
+import {
+  encodeNotice,
+  type KeyNames,
+  type Owner,
+  ownerToken,
+  parseOwnerToken,
+  partitionOf,
+  type SessionKey,
+} from '#protocol';
+import type { RedisConnection, Script } from '#platform';
+import { batchesByPartition } from '../batches.js';
+import {
+  type AcquireAnswer,
+  type Hold,
+  type ReleaseAnswer,
+  type ReleaseManner,
+  SessionLocks,
+} from '../session-locks.js';
+
+/** How many leases one renewal script pushes out: a bound on how long Redis is held up. */
+const RENEW_BATCH = 200;
+
+/** The leases as Redis strings with expiry; see the heads of the scripts. */
+export class RedisSessionLocks extends SessionLocks {
+  private readonly acquireScript: Script<['acquired' | 'not_intact'] | ['held', string]>;
+  private readonly renewScript: Script<(0 | 1)[]>;
+  private readonly releaseScript: Script<ReleaseAnswer>;
+
+  constructor(
+    private readonly redis: RedisConnection,
+    private readonly keys: KeyNames,
+    private readonly leaseTtlMs: number,
+  ) {
+    super();
+    this.acquireScript = redis.scripts.load(new URL('../scripts/acquire.lua', import.meta.url));
+    this.renewScript = redis.scripts.load(new URL('../scripts/renew.lua', import.meta.url));
+    this.releaseScript = redis.scripts.load(new URL('../scripts/release.lua', import.meta.url));
+  }
+
+  async acquire(session: SessionKey, owner: Owner): Promise<AcquireAnswer> {
+    const keys = [this.keys.lock(session), this.keys.intact(partitionOf(session))];
+    const [kind, held] = await this.acquireScript(keys, [ownerToken(owner), this.leaseTtlMs]);
+    return kind === 'held' ? { kind, owner: parseOwnerToken(held) } : { kind };
+  }
+
+  async renew(holds: readonly Hold[]): Promise<boolean[]> {
+    const answers = new Map<Hold, boolean>();
+    const batches = batchesByPartition(holds, (hold) => hold.session, RENEW_BATCH);
+    await this.redis.together(() => Promise.all(batches.map((batch) => this.renewBatch(batch, answers))));
+    return holds.map((hold) => answers.get(hold) ?? false);
+  }
+
+  async release(session: SessionKey, owner: Owner, manner: ReleaseManner): Promise<ReleaseAnswer> {
+    const { account, sessionId } = session;
+    const keys = [
+      this.keys.lock(session),
+      this.keys.intact(partitionOf(session)),
+      this.keys.pending(session),
+      this.keys.processing(session),
+    ];
+    const wake = encodeNotice({ type: 'wake', account, sessionId });
+    return this.releaseScript(keys, [ownerToken(owner), this.leaseTtlMs, manner, this.keys.podsChannel(), wake]);
+  }
+
+  async owners(sessions: readonly SessionKey[]): Promise<(Owner | null)[]> {
+    const locks = await this.redis.together(() =>
+      Promise.all(sessions.map((session) => this.redis.run((redis) => redis.get(this.keys.lock(session))))),
+    );
+    return locks.map((token) => (token === null ? null : parseOwnerToken(token)));
+  }
+
+  async holder(session: SessionKey): Promise<{ owner: Owner; leaseRemainingMs: number } | null> {
+    const lock = this.keys.lock(session);
+    const [token, leaseRemainingMs] = await this.redis.run((redis) => Promise.all([redis.get(lock), redis.pttl(lock)]));
+    return token === null || leaseRemainingMs < 0 ? null : { owner: parseOwnerToken(token), leaseRemainingMs };
+  }
+
+  private async renewBatch(batch: readonly Hold[], answers: Map<Hold, boolean>): Promise<void> {
+    const partition = partitionOf(batch[0]!.session);
+    const still = await this.renewScript(
+      [this.keys.intact(partition), ...batch.map((hold) => this.keys.lock(hold.session))],
+      [this.leaseTtlMs, ...batch.map((hold) => ownerToken(hold.owner))],
+    );
+    batch.forEach((hold, at) => answers.set(hold, still[at] === 1));
+  }
+}
