@@ -3,7 +3,7 @@ import { partitionOf, type Ref, type RunOutcome, type SessionKey, StaleOwnerErro
 import { type Clock, type StepPoints, UnavailableError } from '#platform';
 import type { EventLedger } from '#event-ledger';
 import type { MessageQueue } from '#message-queue';
-import type { Lease, LeaseKeeper, ReleaseManner } from '#session-lock';
+import type { Lease, LeaseKeeper, ReleaseAnswer, ReleaseManner } from '#session-lock';
 import type { PartitionFiller, TurnHandler } from './turn-handler.js';
 
 /** What all actors of a pod share. */
@@ -206,13 +206,10 @@ export class Actor {
   private async goOffDuty(lease: Lease): Promise<void> {
     await this.deps.steps.reach('actor.releasing', { session: this.session });
     const answer = await this.release(lease, 'idle');
-    if (answer !== 'work') return this.end(false);
-    this.fallBackToWork(lease);
-  }
-
-  private fallBackToWork(lease: Lease): void {
-    if (this.host.takeRoom()) void this.work(lease);
-    else void this.leave(lease, 'leave', false);
+    if (answer === 'unknown') this.phase = 'asleep'; // the next sweep tries again
+    else if (answer !== 'work') this.end(false);
+    else if (this.host.takeRoom()) await this.work(lease);
+    else await this.leave(lease, 'leave', false);
   }
 
   private async leave(lease: Lease, manner: ReleaseManner, hasRoom: boolean): Promise<void> {
@@ -224,12 +221,12 @@ export class Actor {
     this.end(hasRoom);
   }
 
-  private async release(lease: Lease, manner: ReleaseManner): Promise<string> {
+  private async release(lease: Lease, manner: ReleaseManner): Promise<ReleaseAnswer | 'unknown'> {
     try {
       return await this.deps.keeper.release(lease, manner);
     } catch (error) {
-      this.note('could not release', error); // the lease runs out by itself
-      return 'released';
+      this.note('could not release', error);
+      return 'unknown';
     }
   }
 
