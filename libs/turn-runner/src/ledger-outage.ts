@@ -1,0 +1,58 @@
+import { type Clock, type Randomness, UnavailableError } from '#platform';
+
+const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 2000;
+
+/**
+ * Repeats `act` with growing pauses while the ledger cannot be reached. There is no other limit: `act` asks before each
+ * try whether it still may, and throws when not, which ends it. `signal` cuts a pause short.
+ * @param act is told whether an earlier try got no clear answer, so that its work may stand already
+ */
+export async function untilAnswered<T>(
+  { clock, randomness }: { clock: Clock; randomness: Randomness },
+  signal: AbortSignal,
+  act: (unclear: boolean) => Promise<T>,
+): Promise<T> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await act(tries > 0);
+    } catch (error) {
+      if (!(error instanceof UnavailableError)) throw error;
+      await pause(clock, pauseMs(tries, randomness), signal);
+    }
+  }
+}
+
+/** Resolves after `ms`, or as soon as the signal aborts. */
+export async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  await clock.sleep(ms, signal).catch(() => undefined);
+}
+
+/** Half of it fixed, half of it random, so that many turns do not come back at the same moment. */
+function pauseMs(tries: number, randomness: Randomness): number {
+  const ms = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10));
+  return ms / 2 + (ms / 2) * randomness.fraction();
+}
+
+/** Waits for `work` for `ms` at most, or until the signal aborts; whether it settled in time. Never rejects. */
+export async function settledWithin(
+  clock: Clock,
+  ms: number,
+  work: Promise<unknown>,
+  signal?: AbortSignal,
+): Promise<boolean> {
+  const waiting = new AbortController();
+  const settled = work.then(
+    () => true,
+    () => true,
+  );
+  const late = clock.sleep(ms, signal ? AbortSignal.any([waiting.signal, signal]) : waiting.signal).then(
+    () => false,
+    () => false,
+  );
+  try {
+    return await Promise.race([settled, late]);
+  } finally {
+    waiting.abort(new Error('settled'));
+  }
+}

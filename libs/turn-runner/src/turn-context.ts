@@ -1,0 +1,217 @@
+import {
+  type Content,
+  type EventData,
+  isId,
+  type ModelMessage,
+  type PodName,
+  type Ref,
+  type SessionKey,
+  type ToolCall,
+} from '#protocol';
+import type { Clock, StepPoints } from '#platform';
+import type { EventLedger, LiveEvents } from '#event-ledger';
+import type { Lease } from '#session-lock';
+import {
+  AgentError,
+  type ModelReply,
+  type ModelStep,
+  type RecordedReply,
+  type Toolbox,
+  type ToolResult,
+  type TurnContext,
+} from './agent.js';
+import type { AttemptExit } from './attempt-exit.js';
+import { History } from './history.js';
+import { settledWithin } from './ledger-outage.js';
+import type { StepRecorder } from './step-recorder.js';
+import { TextStream } from './text-stream.js';
+import { assertIssued, ToolBatch } from './tool-batch.js';
+import type { TurnProgress } from './turn-progress.js';
+
+export interface ContextDeps {
+  ledger: EventLedger;
+  live: LiveEvents;
+  clock: Clock;
+  steps: StepPoints;
+}
+
+/** How many events of the session are read at a time for the model input. */
+const HISTORY_PAGE = 1000;
+/** How long writes under way are waited for when the turn ends. Longer than the database lets any write take. */
+const CLOSE_WAIT_MS = 60_000;
+
+type Message = EventData['model.message'];
+
+/**
+ * One attempt at a turn.
+ *
+ * Owns: the count of model steps, the step and the tools under way. Does not own: whether it goes on (the exit), what is
+ * written (the recorder). One model step at a time; the calls of a batch run side by side. A step that is recorded is
+ * answered from the record (I4); a new one begins only after a look at the exit in the same turn of the event loop. A
+ * draining pod is left only between steps, where every issued call has its result.
+ */
+export class AttemptContext implements TurnContext {
+  readonly session: SessionKey;
+  readonly epoch: number;
+  readonly pod: PodName;
+  readonly attempt: number;
+  private readonly past: History;
+  private readSeq = 0;
+  private modelSteps = 0;
+  private streaming: { key: string; stream: TextStream } | null = null;
+  private readonly underWay = new Set<Promise<void>>();
+  private readonly begunCalls = new Set<string>();
+  private failure: Error | null = null;
+
+  constructor(
+    private readonly deps: ContextDeps,
+    lease: Lease,
+    readonly turn: Ref,
+    readonly content: Content,
+    private readonly exit: AttemptExit,
+    private readonly recorder: StepRecorder,
+    private readonly progress: TurnProgress,
+  ) {
+    this.session = lease.session;
+    this.epoch = lease.owner.epoch;
+    this.pod = lease.owner;
+    this.attempt = progress.attempts;
+    this.past = new History(turn);
+  }
+
+  async history(): Promise<ModelMessage[]> {
+    for (;;) {
+      this.exit.assertMayBegin();
+      const page = await this.exit.race(this.deps.ledger.events(this.session, this.readSeq, HISTORY_PAGE));
+      for (const event of page) this.past.add(event);
+      this.readSeq = page.at(-1)?.seq ?? this.readSeq;
+      if (page.length < HISTORY_PAGE) return this.past.messages();
+    }
+  }
+
+  async model(work: (step: ModelStep) => Promise<ModelReply>): Promise<RecordedReply> {
+    this.assertUnbroken();
+    if (this.streaming) throw new AgentError('a model step is still under way');
+    const key = `model:${++this.modelSteps}`;
+    const recorded = this.progress.messages.get(key);
+    if (recorded) return { key, text: recorded.text, toolCalls: recorded.toolCalls, replayed: true };
+    await this.beginStep(key);
+    const stream = new TextStream(this.deps.clock, this.sinks(), { turn: this.turn, step: key, attempt: this.attempt });
+    this.streaming = { key, stream };
+    try {
+      const { signal } = this.exit;
+      const say = (text: string): void => (signal.aborted ? undefined : stream.say(text));
+      const reply = await this.exit.race(begin(() => work({ key, attempt: this.attempt, signal, say })));
+      this.streaming = null;
+      return await this.exit.race(this.track(this.settle(key, stream, reply)));
+    } catch (error) {
+      // The next attempt would count its steps differently, so nothing may follow a step that was not recorded.
+      this.failure = error as Error;
+      throw error;
+    }
+  }
+
+  async tools(calls: readonly ToolCall[], toolbox: Toolbox): Promise<ToolResult[]> {
+    this.assertUnbroken();
+    this.exit.assertMayBegin();
+    assertIssued(calls, this.progress, this.begunCalls);
+    for (const { callId } of calls) this.begunCalls.add(callId);
+    const { recorder, progress, exit } = this;
+    const facts = { ...this.turn, epoch: this.epoch, attempt: this.attempt };
+    const batch = new ToolBatch({ recorder, progress, exit, steps: this.deps.steps }, facts, toolbox);
+    await exit.race(this.track(batch.issue(calls)));
+    await exit.race(Promise.all(batch.start().map((run) => this.track(run))));
+    return calls.map(({ callId }) => {
+      const { outcome, output } = progress.results.get(callId)!;
+      return { callId, outcome, output };
+    });
+  }
+
+  /**
+   * What is to be done before the turn can end: the step under way is recorded as far as it came, tools have `waitMs` to
+   * return. Afterwards nothing more is recorded. The exit must have a cause by now, so that everything has been aborted.
+   * @throws LeaveSignal when the turn cannot be ended now
+   */
+  async windUp(waitMs: number): Promise<void> {
+    const { streaming } = this;
+    this.streaming = null;
+    if (streaming) void this.track(this.recordInterrupted(streaming.key, streaming.stream)).catch(() => undefined);
+    const { hard } = this.exit;
+    if (this.underWay.size > 0) await settledWithin(this.deps.clock, waitMs, Promise.allSettled(this.underWay), hard);
+    // A write that is still on its way could land behind the turn's end: then this attempt must not end it.
+    const closed = await settledWithin(this.deps.clock, CLOSE_WAIT_MS, this.recorder.close(), hard);
+    if (!closed) throw this.exit.leave({ kind: 'yield', reason: 'lease' });
+  }
+
+  /** Everything stops here; nothing more is told or stored. */
+  abandon(): void {
+    this.streaming?.stream.abandon();
+    this.streaming = null;
+  }
+
+  private async beginStep(key: string): Promise<void> {
+    await this.deps.steps.reach('step.before', { turnId: this.turn.turnId, step: key });
+    if (this.progress.openCalls.length === 0) this.exit.yieldIfDraining();
+    this.exit.assertMayBegin();
+    const held = this.deps.steps.reach('step.checked', { turnId: this.turn.turnId, step: key });
+    if (held) await held;
+  }
+
+  private async settle(key: string, stream: TextStream, reply: ModelReply): Promise<RecordedReply> {
+    const toolCalls = reply.toolCalls ?? [];
+    this.assertNewCalls(toolCalls);
+    const text = await stream.end();
+    const finish = reply.finish ?? (toolCalls.length > 0 ? 'tool_calls' : 'stop');
+    await this.recordMessage({ step: key, attempt: this.attempt, text, toolCalls, finish, usage: reply.usage });
+    return { key, text, toolCalls, replayed: false };
+  }
+
+  private async recordInterrupted(key: string, stream: TextStream): Promise<void> {
+    const text = await stream.end();
+    if (text === '') return;
+    await this.recordMessage({ step: key, attempt: this.attempt, text, toolCalls: [], finish: 'interrupted' });
+  }
+
+  private recordMessage({ usage, ...message }: Message): Promise<void> {
+    return this.recorder.record([this.recorder.draft('model.message', usage ? { ...message, usage } : message)]);
+  }
+
+  private assertNewCalls(calls: readonly ToolCall[]): void {
+    const seen = new Set<string>();
+    for (const { callId } of calls) {
+      if (!isId(callId)) throw new AgentError(`${JSON.stringify(callId)} cannot be the id of a tool call`);
+      if (seen.has(callId) || this.progress.hasIssued(callId)) {
+        throw new AgentError(`the tool call id ${callId} is used twice in this turn`);
+      }
+      seen.add(callId);
+    }
+  }
+
+  private assertUnbroken(): void {
+    if (this.failure) throw this.failure;
+  }
+
+  /** Keeps a promise in sight of `windUp`. Whoever made it has to handle its rejection; nobody else has to. */
+  private track<T>(work: Promise<T>): Promise<T> {
+    const settled: Promise<void> = work.then(
+      () => void this.underWay.delete(settled),
+      () => void this.underWay.delete(settled),
+    );
+    this.underWay.add(settled);
+    return work;
+  }
+
+  private sinks(): ConstructorParameters<typeof TextStream>[1] {
+    return {
+      delta: (delta) => {
+        if (!this.exit.signal.aborted) this.deps.live.delta(this.session, delta);
+      },
+      store: (piece) => this.recorder.record([this.recorder.draft('model.text', piece)]),
+    };
+  }
+}
+
+/** Makes a promise even of a function that throws at once. */
+async function begin<T>(work: () => Promise<T>): Promise<T> {
+  return work();
+}

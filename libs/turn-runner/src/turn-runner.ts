@@ -1,0 +1,157 @@
+import { Inject, Injectable, Logger } from '@nestjs/common';
+import { type Id, type Ref, type RunOutcome, StaleOwnerError } from '#protocol';
+import { Clock, Drain, Randomness, Settings, StepPoints } from '#platform';
+import { EventLedger, LiveEvents } from '#event-ledger';
+import type { Lease } from '#session-lock';
+import { Turns } from '#turn-lifecycle';
+import { Agent } from './agent.js';
+import { AttemptExit, LeaveSignal, type YieldReason } from './attempt-exit.js';
+import { Finish } from './finish.js';
+import { settledWithin } from './ledger-outage.js';
+import { StartGate, type Started } from './start-gate.js';
+import { StepRecorder } from './step-recorder.js';
+import { AttemptContext } from './turn-context.js';
+import { type TurnEnd, turnErrorOf } from './turn-end.js';
+
+/** How long a leaving attempt waits for its writes under way, and then for its last one. */
+const LEAVE_WAIT_MS = 2000;
+
+/**
+ * Works on envelopes: gate 3, the agent's steps, the turn's end.
+ *
+ * Owns: the attempts under way in this process. Does not own: the lease (it only looks at it) and the session's order
+ * (the actor's, and gate 3 checks it). One attempt per session at a time, many sessions side by side. Keeps I1 (every
+ * write is fenced), I4 (recorded steps are not run again, late results are not recorded), I5 (no agent call unless gate 3
+ * has said so), I7 and I8 (the ledger's table decides every move).
+ */
+@Injectable()
+export class TurnRunner {
+  private readonly logger = new Logger(TurnRunner.name);
+  private readonly underWay = new Map<string, AttemptExit>();
+
+  constructor(
+    @Inject(StartGate) private readonly gate: StartGate,
+    @Inject(Finish) private readonly finish: Finish,
+    @Inject(Agent) private readonly agent: Agent,
+    @Inject(Turns) private readonly turns: Turns,
+    @Inject(EventLedger) private readonly ledger: EventLedger,
+    @Inject(LiveEvents) private readonly live: LiveEvents,
+    @Inject(Clock) private readonly clock: Clock,
+    @Inject(Randomness) private readonly randomness: Randomness,
+    @Inject(StepPoints) private readonly steps: StepPoints,
+    @Inject(Drain) private readonly drain: Drain,
+    @Inject(Settings) private readonly settings: Pick<Settings, 'stopToolWaitMs'>,
+  ) {}
+
+  /**
+   * Works on one envelope under a lease until it has an outcome. Never rejects. A draining pod yields at the next place
+   * where no tool call is open.
+   * @param signal aborted when the lease is lost or the pod must leave at once: the answer then comes within 2 ×
+   *   LEAVE_WAIT_MS, whatever the agent does. An `UnavailableError` as its reason says that it was an outage, which does
+   *   not count as an attempt.
+   */
+  async run(lease: Lease, ref: Ref, signal: AbortSignal): Promise<RunOutcome> {
+    const name = attemptName(lease.session.account, ref);
+    const exit = new AttemptExit(lease, signal, this.drain);
+    this.underWay.set(name, exit);
+    try {
+      const gate = await this.gate.pass(lease, ref, signal);
+      return gate.kind === 'started' ? await this.attempt(lease, ref, gate, exit) : gate;
+    } catch (error) {
+      this.logger.error({ error, session: lease.session, turn: ref }, 'a turn was left because of a fault');
+      return { kind: lease.trusted ? 'yielded' : 'stale' };
+    } finally {
+      this.underWay.delete(name);
+      exit.dispose();
+    }
+  }
+
+  /**
+   * Somebody says that the stop of this turn was requested. The ledger is asked first; a request for another generation,
+   * or one that is not there, changes nothing. Never rejects: a lost notice is found by whoever looks later.
+   */
+  async stopRequested(account: Id, ref: Ref): Promise<void> {
+    const exit = this.underWay.get(attemptName(account, ref));
+    if (!exit) return;
+    try {
+      const [state] = await this.turns.states([{ account, ...ref }]);
+      if (state === 'stop_requested') exit.leave({ kind: 'stop' });
+    } catch (error) {
+      this.logger.warn({ error: String(error), turn: ref }, 'could not look whether a turn is to be stopped');
+    }
+  }
+
+  private async attempt(lease: Lease, ref: Ref, started: Started, exit: AttemptExit): Promise<RunOutcome> {
+    const { progress, content } = started;
+    const { ledger, live, clock, randomness, steps } = this;
+    const deps = { ledger, live, clock, randomness, steps };
+    const recorder = new StepRecorder(deps, lease, ref, exit, progress);
+    const context = new AttemptContext(deps, lease, ref, content, exit, recorder, progress);
+    if (started.stopRequested) exit.leave({ kind: 'stop' });
+    const end = await this.work(context, exit);
+    try {
+      if (!end) throw exit.leave({ kind: 'over' });
+      exit.leave({ kind: 'over' });
+      await context.windUp(this.settings.stopToolWaitMs);
+      const withUsage: TurnEnd = end.kind === 'complete' ? { ...end, usage: progress.usage } : end;
+      return await this.finish.end(lease, ref, withUsage, progress.openCalls, exit);
+    } catch (error) {
+      context.abandon();
+      if (error instanceof StaleOwnerError) exit.leave({ kind: 'stale', refused: true, reason: 'lease' });
+      else if (!(error instanceof LeaveSignal)) exit.leave({ kind: 'fault', error });
+      return this.leave(lease, ref, exit, recorder);
+    }
+  }
+
+  /** Lets the agent work. How it came out, or null when this attempt decides nothing about the turn. */
+  private async work(context: AttemptContext, exit: AttemptExit): Promise<TurnEnd | null> {
+    try {
+      exit.assertMayBegin();
+      await exit.race(callAgent(this.agent, context));
+      return { kind: 'complete' };
+    } catch (error) {
+      if (exit.cause === null) return { kind: 'fail', error: turnErrorOf(error) };
+      return exit.cause.kind === 'stop' ? { kind: 'stop' } : null;
+    }
+  }
+
+  /** The turn stays as it is. What is under way may no longer be recorded; the ledger is told why, if it still listens. */
+  private async leave(lease: Lease, ref: Ref, exit: AttemptExit, recorder: StepRecorder): Promise<RunOutcome> {
+    const cause = exit.cause!;
+    await settledWithin(this.clock, LEAVE_WAIT_MS, recorder.close());
+    if (cause.kind === 'fault') throw cause.error;
+    const hasReason = cause.kind === 'yield' || (cause.kind === 'stale' && !cause.refused);
+    const refused = !hasReason || (await this.noteYield(lease, ref, cause.reason));
+    return { kind: refused || cause.kind === 'stale' || !lease.trusted ? 'stale' : 'yielded' };
+  }
+
+  /**
+   * Tries once. It is fenced like every write, so it is true also when the lease is not trusted any more. Whether it was
+   * refused.
+   */
+  private async noteYield(lease: Lease, ref: Ref, reason: YieldReason): Promise<boolean> {
+    let refused = false;
+    await this.steps.reach('yield.before', { turnId: ref.turnId, reason });
+    const append = this.ledger
+      .appendGrouped(lease.session, {
+        id: this.randomness.id(),
+        writer: { kind: 'owner', epoch: lease.owner.epoch },
+        events: [{ type: 'turn.yielded', turn: ref, data: { reason } }],
+      })
+      .then((events) => this.live.committed(lease.session, events))
+      .catch((error: unknown) => {
+        refused = error instanceof StaleOwnerError;
+      });
+    await settledWithin(this.clock, LEAVE_WAIT_MS, append);
+    return refused;
+  }
+}
+
+function attemptName(account: Id, { turnId, generation }: Ref): string {
+  return `${account}/${turnId}/${generation}`;
+}
+
+/** An agent that throws at once is one that rejects. */
+async function callAgent(agent: Agent, context: AttemptContext): Promise<void> {
+  await agent.run(context);
+}
