@@ -1,9 +1,9 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { type Accepted, ButlerError, type Id, isTerminal, type Meta, type SessionKey } from '#protocol';
-import { CoordinationHealth, Database, Randomness, StepPoints, UnavailableError } from '#platform';
+import { CoordinationHealth, Randomness, StepPoints, UnavailableError } from '#platform';
 import { EventLedger, LiveEvents, type SessionRow } from '#event-ledger';
 import { MessageQueue, OwnerlessWork } from '#message-queue';
-import { type TurnRow, Turns } from '#turn-lifecycle';
+import type { TurnRow } from '#turn-lifecycle';
 import { AdmissionGate, type PostedMessage } from './admission.gate.js';
 import { digestOf } from './message-digest.js';
 
@@ -18,8 +18,6 @@ import { digestOf } from './message-digest.js';
 export class Intake {
   constructor(
     @Inject(AdmissionGate) private readonly gate: AdmissionGate,
-    @Inject(Database) private readonly database: Database,
-    @Inject(Turns) private readonly turns: Turns,
     @Inject(EventLedger) private readonly ledger: EventLedger,
     @Inject(LiveEvents) private readonly live: LiveEvents,
     @Inject(MessageQueue) private readonly queue: MessageQueue,

@@ -1,5 +1,5 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { Clock, Randomness, Settings, StepPoints } from '#platform';
+import { Randomness, Settings, StepPoints } from '#platform';
 import { MessageQueue, OwnerlessWork, PartitionMarks } from '#message-queue';
 import { type LiveTurn, Turns } from '#turn-lifecycle';
 
@@ -18,7 +18,6 @@ export class Reconciler {
 
   constructor(
     @Inject(Settings) private readonly settings: Pick<Settings, 'sweepIntervalMs'>,
-    @Inject(Clock) private readonly clock: Clock,
     @Inject(Randomness) private readonly randomness: Randomness,
     @Inject(StepPoints) private readonly steps: StepPoints,
     @Inject(Turns) private readonly turns: Turns,
