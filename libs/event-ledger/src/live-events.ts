@@ -1,7 +1,10 @@
 import type { Event, LiveDelta, SessionKey } from '#protocol';
 
-/** What watchers are told at once: events just committed, and pieces of text on their way. */
-export type LiveFrame = { kind: 'events'; events: Event[] } | { kind: 'delta'; delta: LiveDelta };
+/**
+ * What watchers are told at once: events just committed, and pieces of text on their way. Events that are too large to
+ * be broadcast are left out: `lastSeq` then tells that there is something to read.
+ */
+export type LiveFrame = { kind: 'events'; events: Event[]; lastSeq: number } | { kind: 'delta'; delta: LiveDelta };
 
 /**
  * The live channel of each session. A hint like every notification: a watcher that sees a jump in seq, or nothing for a

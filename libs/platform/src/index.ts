@@ -26,6 +26,8 @@ export {
 export { openDatabase, type OpenDatabase } from './sql/data-source.js';
 export type { Dialect } from './sql/dialect.js';
 export { migrate } from './sql/migrate.js';
+export { inPairs, type SqlPart } from './sql/pairs.js';
 export { TRANSACTION_ATTEMPTS } from './sql/transaction-attempts.js';
 export { StepPoints } from './step-points.js';
 export { UnavailableError } from './unavailable.error.js';
+export { wellFormed, wellFormedJson } from './well-formed.js';

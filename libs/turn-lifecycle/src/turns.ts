@@ -67,6 +67,10 @@ export interface MoveFacts {
   nowMs: number;
   attempts?: number;
   error?: TurnError;
+  /** Who stops, with the move `stop`; the first one stays. */
+  stop?: { by: string; reason?: string };
+  /** The running turn that takes this one in, with the move `absorb`. */
+  absorbedBy?: Ref;
 }
 
 /**

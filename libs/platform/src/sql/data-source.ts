@@ -54,7 +54,8 @@ export async function openDatabase(
 
 function mysqlOptions(url: Extract<DatabaseUrl, { kind: 'mysql' }>, options: DatabaseOptions): DataSourceOptions {
   return {
-    type: 'mysql',
+    // For MySQL as well: it only adds how MariaDB spells defaults when TypeORM compares tables with entities.
+    type: 'mariadb',
     host: url.host,
     port: url.port,
     username: url.user,

@@ -1,5 +1,6 @@
 import type { DataSource } from 'typeorm';
 import { UnavailableError } from '../../unavailable.error.js';
+import { wellFormed } from '../../well-formed.js';
 import { Database, type Row, type SqlValue, type Tx } from '../database.js';
 import type { DatabaseDeps, DatabaseOptions } from '../database-options.js';
 import { SQLITE_DIALECT } from '../dialects.js';
@@ -103,9 +104,15 @@ export class SqliteDatabase extends Database {
       statement = this.handle.prepare(sql);
       this.statements.set(sql, statement);
     }
-    const bound = values.map((value) => (typeof value === 'boolean' ? Number(value) : value));
+    const bound = values.map(bindable);
     return statement.reader ? statement.all(...bound) : statement.run(...bound).changes;
   }
+}
+
+/** SQLite knows no booleans, and would store a lone surrogate as bytes that are no UTF-8; mysql2 replaces it by itself. */
+function bindable(value: SqlValue): string | number | null {
+  if (typeof value === 'boolean') return Number(value);
+  return typeof value === 'string' ? wellFormed(value) : value;
 }
 
 /** One attempt. After a failed statement every further one fails in the same way, as on MySQL. */
