@@ -53,11 +53,9 @@ export class Invariants {
     demand(run.epoch < seen.ownerEpoch || !seen.recorded.has(name), `I4: ${name} is recorded and runs again`);
   }
 
-  /** I3, at the end: whatever was answered 202 has ended. */
-  checkEnded(accepted: readonly { session: SessionKey; turnId: string }[]): void {
-    for (const { session, turnId } of accepted) {
-      demand(this.seen(session).ended.has(`${turnId}/1`), `I3: ${turnId} was accepted and has not ended`);
-    }
+  /** Whether the first generation of a turn has ended: what I3 asks of everything that was answered 202. */
+  hasEnded(turnId: string): boolean {
+    return [...this.sessions.values()].some((seen) => seen.ended.has(`${turnId}/1`));
   }
 
   private seen(session: SessionKey): Seen {

@@ -1,5 +1,5 @@
 import { Clock, type Timer } from '#platform';
-import type { SeededRandom } from './seeded-random.js';
+import { SeededRandom } from './seeded-random.js';
 
 interface Parked {
   pod: string;
@@ -130,6 +130,23 @@ export class PodClock extends Clock {
 
   after(ms: number, run: () => void): Timer {
     return this.world.timer(this.pod, ms, run);
+  }
+}
+
+/** The clock of the database that all schedules share: that of the world under way. */
+export class LedgerClock extends Clock {
+  world = new World(new SeededRandom(0));
+
+  now(): number {
+    return this.world.nowMs;
+  }
+
+  monotonicMs(): number {
+    return this.world.nowMs;
+  }
+
+  after(ms: number, run: () => void): Timer {
+    return this.world.timer('ledger', ms, run);
   }
 }
 

@@ -59,7 +59,9 @@ export class Intake {
     const { title, metadata } = given;
     const digest = digestOf({ title, metadata });
     const { created, row } = await this.ledger.createSession(session, { title, metadata, digest });
-    if (!created && row.digest !== digest) {
+    // A session that its first message has opened was created with neither.
+    const createdAs = row.digest === '' ? digestOf({ title: null, metadata: null }) : row.digest;
+    if (!created && createdAs !== digest) {
       throw new ButlerError(
         'session_exists',
         'A session of this id exists with another title or metadata. Read it, or choose another sessionId.',

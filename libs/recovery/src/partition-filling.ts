@@ -67,20 +67,23 @@ export class PartitionFilling {
     if (mine.length === 0) return;
     await this.channels.publish(this.keys.podsChannel(), encodeNotice({ type: 'renew', partitions: mine }));
     if (!this.nobodyCanOwn) await this.clock.sleep(this.settings.refillWaitMs);
+    const filled = { partitions: 0, turns: 0 };
     for (let at = 0; at < mine.length; at += FILL_BATCH) {
-      await this.fillBatch(mine.slice(at, at + FILL_BATCH), nonce);
+      const { intact, turns } = await this.fillBatch(mine.slice(at, at + FILL_BATCH), nonce);
+      filled.partitions += intact;
+      filled.turns += turns;
     }
+    this.logger.log({ ...filled, lost: mine.length }, 'filled lost partitions from the ledger');
   }
 
-  private async fillBatch(batch: number[], nonce: string): Promise<void> {
+  private async fillBatch(batch: number[], nonce: string): Promise<{ intact: number; turns: number }> {
     const waiting = await this.restoreSessions(batch, nonce);
     await this.steps.reach('recovery.filled', { partitions: batch });
-    const done = await this.marks.finishFilling(batch, nonce);
-    this.logger.log({ partitions: done.length, of: batch.length, turns: waiting.length }, 'filled partitions from the ledger');
-    const intact = new Set(done);
+    const intact = new Set(await this.marks.finishFilling(batch, nonce));
     const sessions = new Map(waiting.map((turn) => [sessionName(turn.session), turn.session]));
     // The wake-up of restore came while nobody could acquire yet.
     for (const session of sessions.values()) if (intact.has(partitionOf(session))) this.ownerless.offer(session);
+    return { intact: intact.size, turns: waiting.length };
   }
 
   /** Restores each session of the partitions from its live turns; a session's turns may come in two pages. */

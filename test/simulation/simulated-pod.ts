@@ -1,0 +1,125 @@
+import { KeyNames } from '#protocol';
+import {
+  type ChannelListener,
+  Channels,
+  CoordinationHealth,
+  type Database,
+  Drain,
+  memoryCoordination,
+  type MemoryStore,
+  PodIdentity,
+  Settings,
+  StepPoints,
+} from '#platform';
+import { ActorSupervisor } from '#actor';
+import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
+import { AdmissionGate, Intake } from '#intake';
+import { MemoryMessageQueue, MemoryPartitionMarks, OwnerlessWork } from '#message-queue';
+import { PartitionFilling, Reconciler, Recovery } from '#recovery';
+import { LeaseKeeper, MemorySessionLocks } from '#session-lock';
+import { SqlTurns } from '#turn-lifecycle';
+import { Finish, StartGate, TurnRunner } from '#turn-runner';
+import { type StepObserver, SteppingAgent } from './stepping.agent.js';
+import { gated, PodClock, type World } from './world.js';
+
+/** What the simulated pods share: the servers of a real system. */
+export interface Servers {
+  world: World;
+  database: Database;
+  store: MemoryStore;
+  observer: Pick<StepObserver, 'begin'>;
+}
+
+export const KEYS = new KeyNames('sim:');
+export const SETTINGS: Settings = Object.assign(new Settings(), {
+  ...{ leaseTtlMs: 30_000, leaseRenewMs: 10_000, sweepIntervalMs: 5_000, actorIdleMs: 20_000, refillWaitMs: 1_000 },
+});
+
+/** Hears what is said only while its pod lives, and in an order of the world's choice. */
+class PodChannels extends Channels {
+  constructor(
+    private readonly world: World,
+    private readonly pod: string,
+    private readonly channels: Channels,
+  ) {
+    super();
+  }
+
+  override publish(channel: string, message: string): Promise<void> {
+    return this.channels.publish(channel, message);
+  }
+
+  override subscribe(channel: string, listener: ChannelListener): Promise<() => void> {
+    return this.channels.subscribe(channel, (message) => {
+      void this.world.gate(this.pod, `hears ${message}`).then(() => listener(message));
+    });
+  }
+
+  override onResubscribed(): void {
+    // Nothing is ever unsubscribed here.
+  }
+}
+
+/** Every named step point is a place where the world may go elsewhere first. */
+class PodSteps extends StepPoints {
+  constructor(
+    private readonly world: World,
+    private readonly pod: string,
+  ) {
+    super();
+  }
+
+  override reach(name: string): Promise<void> {
+    return this.world.gate(this.pod, name);
+  }
+}
+
+/** One pod, composed as the app composes it, each call to a server passing the world's gates. */
+export class SimulatedPod {
+  readonly intake: Intake;
+  readonly supervisor: ActorSupervisor;
+  private readonly recovery: Recovery;
+
+  constructor(servers: Servers, name: string) {
+    const { world, store } = servers;
+    const { random } = world;
+    const pod = new PodIdentity(name, random.id());
+    const clock = new PodClock(world, name);
+    const steps = new PodSteps(world, name);
+    const drain = new Drain();
+    const coordination = memoryCoordination('sim:', clock, store);
+    const channels = new PodChannels(world, name, coordination.channels);
+    const database = gated(world, name, 'database', servers.database);
+    const locks = gated(world, name, 'locks', new MemorySessionLocks(store, KEYS, SETTINGS.leaseTtlMs));
+    const queue = gated(world, name, 'queue', new MemoryMessageQueue(store, KEYS, SETTINGS, clock));
+    const marks = gated(world, name, 'marks', new MemoryPartitionMarks(store, KEYS));
+    const turns = new SqlTurns(database);
+    const ledger = new SqlEventLedger(database);
+    const live = new ChannelLiveEvents(channels, KEYS);
+    const ownerless: OwnerlessWork = { offer: (session) => this.supervisor.offer(session) };
+    const observer = { begin: servers.observer.begin, hold: (label: string) => world.gate(name, label) };
+    const gate = new StartGate(database, turns, ledger, live, clock, random, steps, SETTINGS);
+    const finish = new Finish(database, turns, ledger, live, clock, random, steps);
+    const agent = new SteppingAgent(observer);
+    const runner = new TurnRunner(
+      ...([gate, finish, agent, turns, ledger, live, clock, random, steps, drain, SETTINGS] as const),
+    );
+    const filling = new PartitionFilling(
+      ...([SETTINGS, KEYS, clock, random, steps, channels, turns, queue, marks, ownerless] as const),
+    );
+    const keeper = new LeaseKeeper(pod, locks, clock, SETTINGS);
+    this.supervisor = new ActorSupervisor(
+      ...([SETTINGS, pod, KEYS, clock, drain, steps, channels, keeper, locks, queue, ledger, runner, filling] as const),
+    );
+    const reconciler = new Reconciler(SETTINGS, random, steps, turns, queue, marks, ownerless);
+    this.recovery = new Recovery(SETTINGS, clock, filling, reconciler);
+    const admission = new AdmissionGate(database, turns, ledger, random, SETTINGS);
+    const health = new CoordinationHealth(coordination);
+    this.intake = new Intake(admission, ledger, live, queue, ownerless, health, random, steps);
+  }
+
+  start(): void {
+    void this.supervisor.start();
+    void this.recovery.start();
+  }
+}
