@@ -9,9 +9,9 @@ const LIMIT_MS = 45 * 60_000;
 
 /**
  * `env` names the servers to use. Answers the counts of tests, of files that could not be run at all (broken),
- * and Jest's exit code; with `stdio: 'inherit'` the run is shown while it goes on.
+ * and Jest's exit code; with `isShown` the run is shown while it goes on.
  */
-export async function runJest({ args, env, cwd = root, stdio, limitMs = LIMIT_MS }) {
+export async function runJest({ args, env, cwd = root, isShown = false, limitMs = LIMIT_MS }) {
   const folder = mkdtempSync(join(tmpdir(), 'butler-jest-'));
   const remove = () => rmSync(folder, { recursive: true, force: true });
   process.once('exit', remove);
@@ -20,8 +20,9 @@ export async function runJest({ args, env, cwd = root, stdio, limitMs = LIMIT_MS
     const program = join(root, 'node_modules', 'jest', 'bin', 'jest.js');
     const { code, output } = await run(node24, [program, '--json', `--outputFile=${report}`, ...args], {
       cwd,
-      // With --json the report also goes to standard output; what is meant for people goes to standard error.
-      stdio: stdio === 'inherit' ? ['ignore', 'ignore', 'inherit'] : undefined,
+      // With --json the report also goes to standard output; what is meant for people goes to standard error,
+      // which becomes our standard output.
+      stdio: isShown ? ['ignore', 'ignore', 1] : undefined,
       env: projectEnv({ ...env, NODE_OPTIONS: nodeOptions() }),
       limitMs,
     });

@@ -22,7 +22,7 @@ async function phase(name, work) {
 
 /** Jest's counts, where what could not run counts as failed, and in CI also what was left out. */
 async function runTests(args, env) {
-  const { passed, failed, skipped, broken, code } = await runJest({ args, env, stdio: 'inherit' });
+  const { passed, failed, skipped, broken, code } = await runJest({ args, env, isShown: true });
   const isByName = args.some((arg) => arg === '-t' || arg.startsWith('--testNamePattern'));
   const leftOut = process.env.CI === 'true' && !isByName ? skipped : 0;
   if (skipped > 0 && !isByName) say(`${skipped} skipped or todo${leftOut ? ': in CI these count as failed' : ''}`);
