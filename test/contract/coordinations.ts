@@ -77,7 +77,7 @@ export function redisNouns(coordination: Coordination): Nouns {
     keys,
     mark: async (session, value) => {
       const key = keys.intact(partitionOf(session));
-      await redis.run((commands) => (value === null ? commands.del(key) : commands.set(key, value)));
+      await redis.run<unknown>((commands) => (value === null ? commands.del(key) : commands.set(key, value)));
     },
     expireLock: async (session) => {
       await redis.run((commands) => commands.del(keys.lock(session)));

@@ -74,6 +74,8 @@ export class RedisConnection {
       maxRetriesPerRequest: 0,
       enableOfflineQueue: false,
       autoResubscribe: false,
+      // Its timer outlives the connection and keeps a process that is done from ending.
+      disconnectTimeout: 100,
       keepAlive: HEARTBEAT_MS,
       maxLoadingRetryTime: 1_000,
       retryStrategy: (attempt) => backOffMs(attempt) * (0.5 + randomness.fraction() / 2),
@@ -238,8 +240,8 @@ export class RedisConnection {
   }
 
   private unavailable(cause: unknown): UnavailableError {
-    const why = cause instanceof Error ? cause.message : 'not connected';
-    return new UnavailableError('redis', `Redis is unavailable: ${why}`, { cause });
+    const { message } = (cause ?? {}) as Partial<Error>;
+    return new UnavailableError('redis', `Redis is unavailable: ${message || 'not connected'}`, { cause });
   }
 }
 
