@@ -15,8 +15,8 @@ export interface StepRun {
 interface Seen {
   lastSeq: number;
   ownerEpoch: number;
-  /** The turn that has started and not ended, and the epoch of its present attempt. */
-  running: { turnId: string; epoch: number } | null;
+  /** The turn that has started and not ended, and its present attempt. */
+  running: { turnId: string; epoch: number; attempt: number } | null;
   lastStartedQueueSeq: number;
   readonly queueSeqs: Map<string, number>;
   readonly ended: Set<string>;
@@ -53,9 +53,14 @@ export class Invariants {
     demand(run.epoch < seen.ownerEpoch || !seen.recorded.has(name), `I4: ${name} is recorded and runs again`);
   }
 
-  /** Whether the first generation of a turn has ended: what I3 asks of everything that was answered 202. */
-  hasEnded(turnId: string): boolean {
-    return [...this.sessions.values()].some((seen) => seen.ended.has(`${turnId}/1`));
+  /** I3: whether everything that was accepted, answered or not, has ended. */
+  get allEnded(): boolean {
+    return [...this.sessions.values()].every(({ queueSeqs, ended }) => queueSeqs.size === ended.size);
+  }
+
+  /** Whether the message was accepted. */
+  hasAccepted(turnId: string): boolean {
+    return [...this.sessions.values()].some(({ queueSeqs }) => queueSeqs.has(`${turnId}/1`));
   }
 
   private seen(session: SessionKey): Seen {
@@ -91,6 +96,7 @@ function read(seen: Seen, event: Event): void {
     case 'model.message':
     case 'tool.result': {
       readOwners(seen, turn);
+      if (event.type === 'model.message') readAttempt(seen, turn, event.data.attempt);
       const step = event.type === 'model.message' ? event.data.step : `tool:${event.data.callId}`;
       const name = `${turn}/${step}`;
       demand(!seen.recorded.has(name), `I4: ${name} was recorded twice`);
@@ -110,7 +116,10 @@ function read(seen: Seen, event: Event): void {
 }
 
 function readStart(seen: Seen, event: Extract<Event, { type: 'turn.started' | 'turn.resumed' }>, turn: string): void {
-  demand(event.data.epoch === seen.ownerEpoch, `I1: ${turn} runs under ${event.data.epoch}, the owner is ${seen.ownerEpoch}`);
+  demand(
+    event.data.epoch === seen.ownerEpoch,
+    `I1: ${turn} runs under ${event.data.epoch}, the owner is ${seen.ownerEpoch}`,
+  );
   demand(!seen.ended.has(turn), `I7: ${turn} starts after its end`);
   if (event.type === 'turn.started') {
     demand(seen.running === null, `I2: ${turn} starts while ${seen.running?.turnId} runs`);
@@ -123,13 +132,21 @@ function readStart(seen: Seen, event: Extract<Event, { type: 'turn.started' | 't
   } else {
     demand(seen.running?.turnId === turn, `I2: ${turn} resumes, but ${seen.running?.turnId} runs`);
   }
-  seen.running = { turnId: turn, epoch: event.data.epoch };
+  seen.running = { turnId: turn, ...event.data };
 }
 
 /** I1: what an owner writes belongs to the running turn, and to an attempt of the newest epoch. */
 function readOwners(seen: Seen, turn: string): void {
   demand(seen.running?.turnId === turn, `I1: an event of ${turn}, but ${seen.running?.turnId} runs`);
   demand(seen.running?.epoch === seen.ownerEpoch, `I1: ${turn} goes on under ${seen.running?.epoch}, an older epoch`);
+}
+
+/** I1: a stale owner's reply of the same turn. */
+function readAttempt(seen: Seen, turn: string, attempt: number): void {
+  demand(
+    seen.running?.attempt === attempt,
+    `I1: attempt ${attempt} of ${turn} writes while ${seen.running?.attempt} runs`,
+  );
 }
 
 function stepName(turnId: string, generation: number, step: string): string {

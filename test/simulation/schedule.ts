@@ -15,8 +15,8 @@ export interface Faults {
 interface Post {
   session: SessionKey;
   turnId: string;
-  /** Posts are repeated until one is answered, as a client does. */
-  state: 'unsent' | 'sent' | 'accepted';
+  /** A client whose pod died posts again, or gives up. */
+  state: 'unsent' | 'sent' | 'accepted' | 'given up';
   pod: string | null;
 }
 
@@ -88,7 +88,13 @@ export class Schedule {
   }
 
   private isOver(): boolean {
-    return this.posts.every(({ state, turnId }) => state === 'accepted' && this.invariants.hasEnded(turnId));
+    const { invariants } = this;
+    return (
+      invariants.allEnded &&
+      this.posts.every(
+        ({ state, turnId }) => state === 'given up' || (state === 'accepted' && invariants.hasAccepted(turnId)),
+      )
+    );
   }
 
   /** Now and then a client posts, a pod dies and another comes, a pod freezes for longer than its lease. */
@@ -98,7 +104,7 @@ export class Schedule {
     if (this.crashes > 0 && this.random.chance(0.01)) this.crash(this.random.pick([...this.pods.keys()]));
     if (this.freezes > 0 && this.random.chance(0.01)) this.freeze(this.random.pick([...this.pods.keys()]));
     for (const name of this.pods.keys()) {
-      if (this.world.isFrozen(name) && this.random.chance(0.02)) this.world.thaw(name);
+      if (this.world.isFrozen(name) && this.random.chance(0.005)) this.world.thaw(name);
     }
   }
 
@@ -123,8 +129,9 @@ export class Schedule {
     this.done.crashes++;
     this.world.kill(name);
     this.pods.delete(name);
-    // Whoever had no answer yet posts again.
-    for (const post of this.posts) if (post.pod === name && post.state === 'sent') post.state = 'unsent';
+    for (const post of this.posts) {
+      if (post.pod === name && post.state === 'sent') post.state = this.random.chance(0.5) ? 'unsent' : 'given up';
+    }
     this.boot();
   }
 
@@ -151,4 +158,3 @@ export class Schedule {
     }
   }
 }
-

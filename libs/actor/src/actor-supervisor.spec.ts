@@ -11,7 +11,13 @@ import { PartitionFiller, TurnHandler } from './turn-handler.js';
 
 const SESSION: SessionKey = { account: 'acc', sessionId: 'ses' };
 const FACTS = { initiator: 'ann', parent: null };
-const SETTINGS = { actorMaxActive: 2, actorIdleMs: 60_000, sweepIntervalMs: 5_000, leaseTtlMs: 30_000, leaseRenewMs: 10_000 };
+const SETTINGS = {
+  actorMaxActive: 2,
+  actorIdleMs: 60_000,
+  sweepIntervalMs: 5_000,
+  leaseTtlMs: 30_000,
+  leaseRenewMs: 10_000,
+};
 
 interface Running {
   ref: Ref;
@@ -78,7 +84,21 @@ async function startPod(podId = 'a', given?: Awaited<ReturnType<typeof shared>>)
   const ledger = { ownerEpoch: () => Promise.resolve(0) } as unknown as EventLedger;
   const drain = new Drain();
   const supervisor = new ActorSupervisor(
-    ...([SETTINGS, pod, keys, clock, drain, steps, channels, keeper, locks, queue, ledger, turns, new Filled()] as const),
+    ...([
+      SETTINGS,
+      pod,
+      keys,
+      clock,
+      drain,
+      steps,
+      channels,
+      keeper,
+      locks,
+      queue,
+      ledger,
+      turns,
+      new Filled(),
+    ] as const),
   );
   await supervisor.start();
   const post = async (turnId: string, session = SESSION): Promise<void> => {
@@ -95,7 +115,10 @@ it('runs the messages of a session one at a time, in order', async () => {
   await pod.post('t2');
   await pod.post('t3');
   expect(pod.turns.seen).toEqual(['t1']);
-  for (const seen of [['t1', 't2'], ['t1', 't2', 't3']]) {
+  for (const seen of [
+    ['t1', 't2'],
+    ['t1', 't2', 't3'],
+  ]) {
     pod.turns.end();
     await pod.clock.advance(0);
     expect(pod.turns.seen).toEqual(seen);
@@ -163,7 +186,13 @@ it('leaves nothing behind when an actor has been idle long enough', async () => 
 it('puts the line in the ledger’s order when an envelope came too early', async () => {
   const pod = await startPod();
   await pod.post('late');
-  pod.turns.end({ kind: 'behind', live: [{ turnId: 'early', generation: 1 }, { turnId: 'late', generation: 1 }] });
+  pod.turns.end({
+    kind: 'behind',
+    live: [
+      { turnId: 'early', generation: 1 },
+      { turnId: 'late', generation: 1 },
+    ],
+  });
   await pod.clock.advance(0);
   expect(pod.turns.seen).toEqual(['late', 'early']);
   pod.turns.end();

@@ -120,7 +120,10 @@ export class ActorSupervisor extends OwnerlessWork implements ActorHost {
     if (await this.allGone(graceMs)) return;
     for (const actor of this.actors.values()) actor.abort(new Error('the pod must leave'));
     if (await this.allGone(ABORT_GRACE_MS)) return;
-    this.logger.warn({ left: this.actors.size }, 'some actors did not leave in time; their leases run out by themselves');
+    this.logger.warn(
+      { left: this.actors.size },
+      'some actors did not leave in time; their leases run out by themselves',
+    );
   }
 
   async stop(): Promise<void> {

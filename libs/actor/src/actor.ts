@@ -206,7 +206,8 @@ export class Actor {
   private async goOffDuty(lease: Lease): Promise<void> {
     await this.deps.steps.reach('actor.releasing', { session: this.session });
     const answer = await this.release(lease, 'idle');
-    if (answer === 'unknown') this.phase = 'asleep'; // the next sweep tries again
+    if (answer === 'unknown')
+      this.phase = 'asleep'; // the next sweep tries again
     else if (answer !== 'work') this.end(false);
     else if (this.host.takeRoom()) await this.work(lease);
     else await this.leave(lease, 'leave', false);

@@ -1,5 +1,14 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { ButlerError, type Content, type Event, type Id, type Kind, type Meta, type Mode, type SessionKey } from '#protocol';
+import {
+  ButlerError,
+  type Content,
+  type Event,
+  type Id,
+  type Kind,
+  type Meta,
+  type Mode,
+  type SessionKey,
+} from '#protocol';
 import { Database, Randomness, Settings, type Tx } from '#platform';
 import { EventLedger } from '#event-ledger';
 import { type TurnRow, Turns } from '#turn-lifecycle';

@@ -89,7 +89,7 @@ export class PartitionFilling {
   /** Restores each session of the partitions from its live turns; a session's turns may come in two pages. */
   private async restoreSessions(partitions: readonly number[], nonce: string): Promise<LiveTurn[]> {
     const all: LiveTurn[] = [];
-    for (let after: LiveTurn | null = null; ; ) {
+    for (let after: LiveTurn | null = null; ;) {
       const page: LiveTurn[] = await this.turns.liveIn(partitions, Number.MAX_SAFE_INTEGER, after, FILL_PAGE);
       all.push(...page);
       after = page.at(-1) ?? null;
