@@ -4,6 +4,8 @@ import { UnavailableError } from '../unavailable.error.js';
 
 /** How often one transaction is run at most. */
 export const TRANSACTION_ATTEMPTS = 8;
+/** No attempt begins later than this after the first: statements that time out are not waited for eight times. */
+const REPEAT_WITHIN_MS = 10_000;
 const BACKOFF_FIRST_MS = 4;
 const BACKOFF_MAX_MS = 250;
 
@@ -22,13 +24,14 @@ export class AttemptFailedError extends Error {
 
 /**
  * Runs `attempt` until it passes or fails with another error than `AttemptFailedError`, TRANSACTION_ATTEMPTS times at
- * most, with a short jittered pause in between. `uncertain` tells it that an earlier COMMIT got no answer.
+ * most and none of them later than REPEAT_WITHIN_MS, with a short jittered pause in between. `uncertain` tells it that an earlier COMMIT got no answer.
  * @throws UnavailableError when all attempts failed
  */
 export async function repeatAttempts<T>(
   deps: { clock: Clock; randomness: Randomness },
   attempt: (uncertain: boolean) => Promise<T>,
 ): Promise<T> {
+  const untilMs = deps.clock.monotonicMs() + REPEAT_WITHIN_MS;
   let uncertain = false;
   for (let attempts = 1; ; attempts++) {
     try {
@@ -36,7 +39,7 @@ export async function repeatAttempts<T>(
     } catch (error) {
       if (!(error instanceof AttemptFailedError)) throw error;
       uncertain ||= error.committing;
-      if (attempts === TRANSACTION_ATTEMPTS) {
+      if (attempts === TRANSACTION_ATTEMPTS || deps.clock.monotonicMs() > untilMs) {
         const outcome = uncertain ? 'it may have been committed' : 'nothing was committed';
         const message = `the database failed ${attempts} attempts (${outcome}): ${error.message}`;
         throw new UnavailableError('database', message, { cause: error.cause });

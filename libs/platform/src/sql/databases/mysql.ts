@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from 'mysql2';
 import type { DataSource } from 'typeorm';
 import { UnavailableError } from '../../unavailable.error.js';
@@ -66,7 +67,7 @@ export class MysqlDatabase extends Database {
       return await this.run(connection, sql, values);
     } catch (error) {
       const fault = faultOf(error);
-      if (fault === 'lost') connection.destroy();
+      if (fault === 'lost') cutOff(connection);
       if (fault === 'repeat' || (fault === 'lost' && repeatable)) throw new AttemptFailedError(false, error);
       if (fault === 'lost') throw new UnavailableError('database', 'the connection was lost', { cause: error });
       throw error;
@@ -87,7 +88,7 @@ export class MysqlDatabase extends Database {
       tx.ended = true;
       if (error instanceof AttemptFailedError) throw error;
       const fault = faultOf(error);
-      if (fault === 'lost') connection.destroy();
+      if (fault === 'lost') cutOff(connection);
       else if (tx.begun) await this.rollBack(connection);
       if (fault === 'other') throw error;
       throw new AttemptFailedError(false, error);
@@ -105,7 +106,7 @@ export class MysqlDatabase extends Database {
       await this.deps.steps.reach('database.committed');
     } catch (error) {
       if (faultOf(error) === 'repeat') throw error;
-      connection.destroy();
+      cutOff(connection);
       throw new AttemptFailedError(true, error);
     }
   }
@@ -115,7 +116,7 @@ export class MysqlDatabase extends Database {
       await this.run(connection, 'ROLLBACK', []);
     } catch {
       // The server rolls back when the connection goes.
-      connection.destroy();
+      cutOff(connection);
     }
   }
 
@@ -127,7 +128,7 @@ export class MysqlDatabase extends Database {
   ): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const timer = this.deps.clock.after(timeoutMs, () => {
-        connection.destroy();
+        cutOff(connection);
         reject(Object.assign(new Error(`a statement took longer than ${timeoutMs} ms`), { fatal: true }));
       });
       const prepared = textLength(values) > PREPARE_ABOVE_CHARS;
@@ -159,6 +160,12 @@ export class MysqlDatabase extends Database {
       });
     });
   }
+}
+
+/** mysql2 ends its side and waits for the server's, which a server that hangs never ends. */
+function cutOff(connection: PoolConnection): void {
+  connection.destroy();
+  (connection as unknown as { stream: Socket }).stream.destroy();
 }
 
 function textLength(values: readonly SqlValue[]): number {
