@@ -31,7 +31,9 @@ export class Lease {
   /** To be called before every side effect. @throws StaleOwnerError */
   assertTrusted(): void {
     if (!this.trusted) {
-      throw new StaleOwnerError(`the lease of ${this.session.sessionId} at epoch ${this.owner.epoch} is not trusted any more`);
+      throw new StaleOwnerError(
+        `the lease of ${this.session.sessionId} at epoch ${this.owner.epoch} is not trusted any more`,
+      );
     }
   }
 
