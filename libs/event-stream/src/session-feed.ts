@@ -93,12 +93,12 @@ export class SessionFeed {
     }
   }
 
+  /** Events that were too large to be broadcast are missing from a frame; `lastSeq` tells. */
   private pass(frame: LiveFrame): void {
-    if (frame.kind === 'events' && frame.events.length === 0) {
-      for (const watch of this.watches) watch.reread();
-      return;
-    }
     const items = frame.kind === 'events' ? frame.events.map(eventItem) : [deltaItem(frame.delta)];
-    for (const watch of [...this.watches]) for (const item of items) watch.push(item);
+    for (const watch of [...this.watches]) {
+      for (const item of items) watch.push(item);
+      if (frame.kind === 'events') watch.compare(frame.lastSeq);
+    }
   }
 }

@@ -52,7 +52,9 @@ export class Settings {
   redisUrl: string | null = null;
 
   @Setting('REDIS_KEY_PREFIX', 'butler:', 'Stands before every key and channel in Redis.')
-  @Checked((prefix) => (/^[A-Za-z0-9._~:-]{1,64}$/.test(prefix) ? null : 'use 1 to 64 letters, digits or . _ ~ : -'))
+  @Checked((prefix: string) =>
+    /^[A-Za-z0-9._~:-]{1,64}$/.test(prefix) ? null : 'use 1 to 64 letters, digits or . _ ~ : -',
+  )
   redisKeyPrefix = 'butler:';
 
   @Setting('REDIS_EVICTION_CHECK', 'refuse', 'What to do when Redis may evict keys: `refuse` to start, or `warn`.')

@@ -1,0 +1,19 @@
+import type { RequestHandler } from 'express';
+import { ButlerError } from '#protocol';
+
+const LOCAL = ['localhost', '127.0.0.1', '[::1]'];
+
+/**
+ * For AUTH_MODE=dev, which believes every caller: only requests for these hosts, so that a web page that the developer
+ * visits cannot reach the pod through a name that it points here.
+ */
+export function allowedHosts(further: readonly string[]): RequestHandler {
+  const allowed = new Set([...LOCAL, ...further.map((host) => host.toLowerCase())]);
+  return (request, _response, next) => {
+    const host = (request.headers.host ?? '').toLowerCase().replace(/:\d*$/, '');
+    if (allowed.has(host)) return next();
+    next(
+      new ButlerError('forbidden', `The host "${host}" is not allowed with AUTH_MODE=dev. Add it to ALLOWED_HOSTS.`),
+    );
+  };
+}

@@ -1,0 +1,37 @@
+import type { INestApplication } from '@nestjs/common';
+import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
+import { schemas } from './schemas.js';
+
+const HEADERS = [
+  ['x-account-id', 'dev', 'The account'],
+  ['x-user-id', 'dev', 'The user in it'],
+  ['x-scope', 'admin operator', 'What the user may do: user, admin, operator, with spaces between'],
+] as const;
+
+/** Serves the OpenAPI description at /openapi.json and as a page at /docs. To be called before the app listens. */
+export function describeApi(app: INestApplication): void {
+  const builder = new DocumentBuilder()
+    .setTitle('Butler')
+    .setDescription(
+      'A session runtime for AI-agent products. Times are ISO 8601 UTC. Refusals are application/problem+json.',
+    )
+    .setVersion('1');
+  for (const [name, fallback, description] of HEADERS) {
+    builder.addGlobalParameters({
+      in: 'header',
+      name,
+      required: false,
+      description,
+      schema: { type: 'string', default: fallback },
+    });
+  }
+  const document = SwaggerModule.createDocument(app, builder.build(), {
+    operationIdFactory: (controller, method) => `${controller.replace(/Controller$/, '').toLowerCase()}_${method}`,
+  });
+  document.components = { ...document.components, schemas: { ...document.components?.schemas, ...schemas() } };
+  SwaggerModule.setup('docs', app, document, {
+    jsonDocumentUrl: 'openapi.json',
+    raw: ['json'],
+    customSiteTitle: 'Butler',
+  });
+}

@@ -1,0 +1,43 @@
+import { type DynamicModule, Module } from '@nestjs/common';
+import { KeyNames } from '#protocol';
+import {
+  Channels,
+  Clock,
+  COORDINATION,
+  CoordinationHealth,
+  Database,
+  Drain,
+  PodIdentity,
+  Randomness,
+  Settings,
+  StepPoints,
+} from '#platform';
+import type { Foundations } from './foundations.js';
+
+export interface PodParts extends Foundations {
+  settings: Settings;
+  clock: Clock;
+  randomness: Randomness;
+  steps: StepPoints;
+}
+
+/** What every room of the pod stands on, for all of them. */
+@Module({})
+export class PlatformModule {
+  static of({ settings, clock, randomness, steps, database, coordination }: PodParts): DynamicModule {
+    const providers = [
+      { provide: Settings, useValue: settings },
+      { provide: Clock, useValue: clock },
+      { provide: Randomness, useValue: randomness },
+      { provide: StepPoints, useValue: steps },
+      { provide: Database, useValue: database },
+      { provide: COORDINATION, useValue: coordination },
+      { provide: Channels, useValue: coordination.channels },
+      { provide: KeyNames, useValue: new KeyNames(settings.redisKeyPrefix) },
+      { provide: PodIdentity, useValue: new PodIdentity(settings.podId, randomness.id().slice(0, 8)) },
+      Drain,
+      CoordinationHealth,
+    ];
+    return { module: PlatformModule, global: true, providers, exports: providers };
+  }
+}

@@ -1,0 +1,121 @@
+import { type DynamicModule, Global, Module, type Type } from '@nestjs/common';
+import { APP_FILTER, APP_GUARD, APP_PIPE, ModuleRef } from '@nestjs/core';
+import { LoggerModule } from 'nestjs-pino';
+import { KeyNames } from '#protocol';
+import { Channels } from '#platform';
+import { ActorModule, ActorSupervisor, PartitionFiller, TurnHandler } from '#actor';
+import { AgentsModule, OwnSessions } from '#agents';
+import { EventLedgerModule } from '#event-ledger';
+import { EventStreamModule } from '#event-stream';
+import { IntakeModule } from '#intake';
+import { AnnouncedWork, MessageQueueModule, OwnerlessWork } from '#message-queue';
+import { PartitionFilling, RecoveryModule } from '#recovery';
+import { SessionLockModule } from '#session-lock';
+import { TurnLifecycleModule } from '#turn-lifecycle';
+import { TurnRunner, TurnRunnerModule } from '#turn-runner';
+import { CallerGuard } from './auth/caller.guard.js';
+import { EventsController } from './events/events.controller.js';
+import { HealthController } from './health/health.controller.js';
+import { FrontDoor } from './http/front-door.js';
+import { JsonBodyGuard } from './http/json-body.js';
+import { ProblemFilter } from './http/problem.filter.js';
+import { requestValidation } from './http/request-validation.js';
+import { logging } from './logging.js';
+import { MessagesController } from './messages/messages.controller.js';
+import { OwnershipController } from './ownership/ownership.controller.js';
+import { OwnershipView } from './ownership/ownership.view.js';
+import { PlatformModule, type PodParts } from './platform.module.js';
+import { PodLifecycle } from './pod-lifecycle.js';
+import { LedgerOwnSessions } from './sessions/own-sessions.js';
+import { SessionFinder } from './sessions/session.finder.js';
+import { SessionView } from './sessions/session.view.js';
+import { SessionsController } from './sessions/sessions.controller.js';
+import { StreamController } from './stream/stream.controller.js';
+import { TurnView } from './turns/turn.view.js';
+import { TurnsController } from './turns/turns.controller.js';
+
+/** What the local agent asks of the app. */
+@Global()
+@Module({
+  imports: [EventLedgerModule, TurnLifecycleModule],
+  providers: [SessionView, { provide: OwnSessions, useClass: LedgerOwnSessions }],
+  exports: [OwnSessions],
+})
+class OwnSessionsModule {}
+
+/** What verbs ask of each other without importing each other, on a pod that runs actors. */
+@Global()
+@Module({
+  imports: [TurnRunnerModule, RecoveryModule],
+  providers: [
+    { provide: TurnHandler, useExisting: TurnRunner },
+    { provide: PartitionFiller, useExisting: PartitionFilling },
+    {
+      // The supervisor needs the filling, which offers it work: so it is looked for when there is some.
+      provide: OwnerlessWork,
+      inject: [ModuleRef],
+      useFactory: (modules: ModuleRef): OwnerlessWork => ({
+        offer: (session) => modules.get(ActorSupervisor, { strict: false }).offer(session),
+      }),
+    },
+  ],
+  exports: [TurnHandler, PartitionFiller, OwnerlessWork],
+})
+class ActorPortsModule {}
+
+/** The same on a pod that only answers calls: work is announced to the pods that run actors. */
+@Global()
+@Module({
+  providers: [
+    {
+      provide: OwnerlessWork,
+      inject: [Channels, KeyNames],
+      useFactory: (channels: Channels, keys: KeyNames) => new AnnouncedWork(channels, keys),
+    },
+  ],
+  exports: [OwnerlessWork],
+})
+class AnnouncedWorkModule {}
+
+const API: Type[] = [
+  SessionsController,
+  MessagesController,
+  TurnsController,
+  EventsController,
+  StreamController,
+  OwnershipController,
+];
+
+/** The composition root. */
+@Module({})
+export class PodModule {
+  static of(parts: PodParts): DynamicModule {
+    const { roles } = parts.settings;
+    return {
+      module: PodModule,
+      imports: [
+        LoggerModule.forRoot(logging(parts.settings)),
+        PlatformModule.of(parts),
+        ...[
+          SessionLockModule,
+          MessageQueueModule,
+          TurnLifecycleModule,
+          EventLedgerModule,
+          EventStreamModule,
+          IntakeModule,
+        ],
+        ...(roles.includes('actors')
+          ? [OwnSessionsModule, AgentsModule, ActorPortsModule, ActorModule, RecoveryModule]
+          : [AnnouncedWorkModule]),
+      ],
+      controllers: roles.includes('api') ? [HealthController, ...API] : [HealthController],
+      providers: [
+        ...[FrontDoor, PodLifecycle, SessionFinder, SessionView, TurnView, OwnershipView],
+        { provide: APP_FILTER, useClass: ProblemFilter },
+        { provide: APP_GUARD, useClass: CallerGuard },
+        { provide: APP_GUARD, useClass: JsonBodyGuard },
+        { provide: APP_PIPE, useFactory: requestValidation },
+      ],
+    };
+  }
+}
