@@ -5,15 +5,35 @@ import { join } from 'node:path';
 import { node24, root, run } from './checkout.mjs';
 import { withLock } from './lock.mjs';
 
+const modules = join(root, 'node_modules');
+const lockFile = join(root, 'package-lock.json');
+
 // `npm ci` empties node_modules first, so the stamp is there only after an install that reached its end.
-const stamp = join(root, 'node_modules', '.butler-install');
+const stamp = join(modules, '.butler-install');
 
 function wanted() {
-  const lockFile = createHash('sha256').update(readFileSync(join(root, 'package-lock.json')));
-  return `${process.platform}-${process.arch} ${lockFile.digest('hex')}\n`;
+  const hash = createHash('sha256').update(readFileSync(lockFile)).digest('hex');
+  return `${process.platform}-${process.arch} ${hash}\n`;
 }
 
-const isInstalled = () => existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted();
+function isInstalled() {
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted()) return true;
+  if (!existsSync(node24) || !isUpToDate()) return false;
+  writeFileSync(stamp, wanted());
+  return true;
+}
+
+/** After an `npm install <package>` by hand: npm lists in a lock file of its own what it has put into node_modules. */
+function isUpToDate() {
+  const own = join(modules, '.package-lock.json');
+  if (!existsSync(own)) return false;
+  const locked = JSON.parse(readFileSync(lockFile, 'utf8')).packages;
+  const present = JSON.parse(readFileSync(own, 'utf8')).packages;
+  const isSame = (path) => locked[path]?.integrity === present[path]?.integrity;
+  // Optional packages are those for other platforms.
+  const isIn = (path) => path === '' || (path in present ? isSame(path) : locked[path].optional);
+  return Object.keys(locked).every(isIn) && Object.keys(present).every((path) => path in locked);
+}
 
 export async function ensureInstalled(say = console.error) {
   if (isInstalled()) return;

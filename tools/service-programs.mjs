@@ -12,20 +12,16 @@ export const MARIADB = { packages: ['mariadb-server'], programs: ['mariadbd', 'm
 
 /** The full path of each program of this service, by its name. */
 export async function providePrograms(service, say = console.error) {
-  const present = findAll(service);
-  if (present) return present;
   const canInstall = process.getuid?.() === 0 && find('apt-get');
-  if (!canInstall) throw new Error(missing(service));
-  return withLock(
-    'apt',
-    () => say('Another process is installing Debian packages; waiting for it …'),
-    async (holdsLock) => {
-      if (!findAll(service)) await install(service, holdsLock, say);
-      const programs = findAll(service);
-      if (!programs) throw new Error(missing(service));
-      return programs;
-    },
-  );
+  const provide = async (holdsLock) => {
+    if (canInstall && !findAll(service)) await install(service, holdsLock, say);
+    const programs = findAll(service);
+    if (!programs) throw new Error(missing(service));
+    return programs;
+  };
+  if (!canInstall) return provide();
+  // The look is under the lock too: programs are there some seconds before their installation is complete.
+  return withLock('apt', () => say('Another process is installing Debian packages; waiting for it …'), provide);
 }
 
 function findAll({ programs }) {
@@ -45,9 +41,9 @@ function find(name) {
   return FOLDERS.map((folder) => join(folder, name)).find(isExecutable);
 }
 
-const missing = ({ programs, packages }) =>
-  `${programs.join(' and ')} not found: install it (Debian: apt-get install ${packages.join(' ')}), ` +
-  'or name running servers in TEST_REDIS_URL and TEST_DATABASE_URL.';
+const missing = ({ programs }) =>
+  `${programs.join(' and ')} not found. Install both servers (Debian: apt-get install redis-server mariadb-server), ` +
+  'or name running ones in TEST_REDIS_URL and TEST_DATABASE_URL.';
 
 // While policy-rc.d answers 101 the packages do not start services of their own; an existing policy is left alone.
 const INSTALL = `
