@@ -1,0 +1,84 @@
+// Where a stage's pods keep their data: a database and a key prefix of its own on the real servers, or a SQLite file.
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import Sqlite from 'better-sqlite3';
+import { Redis } from 'ioredis';
+import { createConnection } from 'mysql2/promise';
+
+/** How many rows each table of the runtime has. */
+export type RowCounts = Record<'session' | 'turn' | 'event', number>;
+
+export interface Place {
+  /** The settings that lead a pod here. */
+  settings: Record<string, string>;
+  rows(): Promise<RowCounts>;
+  close(): Promise<void>;
+}
+
+export interface ServersPlace extends Place {
+  redis: Redis;
+  keyPrefix: string;
+}
+
+const COUNTS = `SELECT (SELECT COUNT(*) FROM session) AS session,
+  (SELECT COUNT(*) FROM turn) AS turn, (SELECT COUNT(*) FROM event) AS event`;
+
+/** @param given a Redis of the test's own, instead of the shared one */
+export async function openServers(given?: { redisUrl?: string }): Promise<ServersPlace> {
+  const redisUrl = given?.redisUrl ?? named('TEST_REDIS_URL');
+  const name = `e2e_${randomBytes(6).toString('hex')}`;
+  const keyPrefix = `${name}:`;
+  const database = new URL(named('TEST_DATABASE_URL'));
+  const sql = await createConnection({ uri: database.href });
+  await sql.query(`CREATE DATABASE ${name}`);
+  database.pathname = `/${name}`;
+  const redis = new Redis(redisUrl, { lazyConnect: true, maxRetriesPerRequest: 1, retryStrategy: () => null });
+  // Redis may be away on purpose: whoever asks it then hears so from the call.
+  redis.on('error', () => undefined);
+  await redis.connect();
+  return {
+    settings: { REDIS_URL: redisUrl, DATABASE_URL: database.href, REDIS_KEY_PREFIX: keyPrefix },
+    redis,
+    keyPrefix,
+    rows: async () => {
+      await sql.query(`USE ${name}`);
+      const [rows] = await sql.query(COUNTS);
+      return (rows as RowCounts[])[0]!;
+    },
+    close: async () => {
+      await sql.query(`DROP DATABASE ${name}`);
+      await sql.end();
+      if (redis.status === 'ready') await removeKeys(redis, keyPrefix);
+      redis.disconnect();
+    },
+  };
+}
+
+/** One pod by itself, on a SQLite file in `dir`. Its rows can be counted while no pod runs. */
+export function openFile(dir: string): Place {
+  const file = join(dir, 'ledger.sqlite');
+  return {
+    settings: { DATABASE_URL: `sqlite:${file}` },
+    rows: () => {
+      const sqlite = new Sqlite(file, { readonly: true });
+      try {
+        return Promise.resolve(sqlite.prepare(COUNTS).get() as RowCounts);
+      } finally {
+        sqlite.close();
+      }
+    },
+    close: () => Promise.resolve(),
+  };
+}
+
+function named(variable: string): string {
+  const value = process.env[variable];
+  if (!value) throw new Error(`${variable} is not set: run the tests with npm test, or name running servers`);
+  return value;
+}
+
+async function removeKeys(redis: Redis, prefix: string): Promise<void> {
+  for await (const keys of redis.scanStream({ match: `${prefix}*`, count: 500 }) as AsyncIterable<string[]>) {
+    if (keys.length > 0) await redis.unlink(...keys);
+  }
+}

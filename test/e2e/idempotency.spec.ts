@@ -1,0 +1,102 @@
+import { expect, test } from '@jest/globals';
+import { Caller, type Message } from './harness/caller.js';
+import { onServers } from './harness/stage.js';
+
+const RESENDS = 10;
+const REPLAYED = 'idempotency-replayed';
+const caller = new Caller();
+const message: Message = {
+  turnId: 't1',
+  content: [{ type: 'text', text: 'tool append {"file":"effects","line":"once"}' }],
+  metadata: { source: 'web', tries: 1, urgent: true },
+};
+
+test(
+  'the same POST ten times at once over three pods is one turn, and every answer is the first one',
+  onServers(async (stage) => {
+    const pods = await stage.start(['a', 'b', 'c']);
+    const answers = await Promise.all(
+      Array.from({ length: RESENDS }, (_, at) => caller.post(pods[at % pods.length]!, 's1', message)),
+    );
+    expect(answers.map((answer) => answer.status)).toEqual(Array<number>(RESENDS).fill(202));
+    for (const answer of answers) expect(answer.body).toEqual(answers[0]!.body);
+    const replayed = answers.filter((answer) => answer.headers.get(REPLAYED) === 'true');
+    expect(replayed).toHaveLength(RESENDS - 1);
+
+    expect(await caller.ended(pods[0], 's1', 't1')).toMatchObject({ state: 'completed', attempts: 1 });
+    const late = await caller.post(pods[1], 's1', message);
+    expect([late.status, late.headers.get(REPLAYED), late.body]).toEqual([202, 'true', answers[0]!.body]);
+
+    const events = await caller.events(pods[2], 's1');
+    expect(events.filter((event) => event.type === 'message.accepted')).toHaveLength(1);
+    expect(events.filter((event) => event.type === 'turn.started')).toHaveLength(1);
+    expect(stage.lines('effects')).toHaveLength(1);
+    expect(await stage.place.rows()).toMatchObject({ session: 1, turn: 1 });
+  }),
+);
+
+test(
+  'ten first posts of one session at once, each its own message, are ten turns',
+  onServers(async (stage) => {
+    const pods = await stage.start(['a', 'b', 'c']);
+    const answers = await Promise.all(
+      Array.from({ length: RESENDS }, (_, at) => caller.say(pods[at % pods.length]!, 's1', `say ${at}`)),
+    );
+    expect(new Set(answers.map((answer) => answer.turnId)).size).toBe(RESENDS);
+    expect(new Set(answers.map((answer) => answer.seq)).size).toBe(RESENDS);
+    for (const { turnId } of answers) await caller.ended(pods[0], 's1', turnId);
+  }),
+);
+
+test(
+  'the same turnId with another content, mode, metadata, session or initiator is refused and nothing is written',
+  onServers(async (stage) => {
+    const [pod, other] = await stage.start(['a', 'b']);
+    await caller.post(pod, 's1', message);
+    await caller.ended(pod, 's1', 't1');
+    const before = await stage.place.rows();
+
+    const bob = new Caller('acme', 'bob');
+    const refused = [
+      await caller.post(pod, 's1', { ...message, content: 'say other' }),
+      await caller.post(other, 's1', { ...message, mode: 'reject' }),
+      await caller.post(other, 's1', { ...message, metadata: { source: 'web', tries: 2, urgent: true } }),
+      await caller.post(pod, 's1', { ...message, metadata: undefined }),
+      await caller.post(other, 's2', message),
+      await bob.post(pod, 's1', message),
+    ];
+    for (const answer of refused) {
+      expect([answer.status, answer.body]).toEqual([409, expect.objectContaining({ code: 'turn_mismatch' })]);
+      expect(answer.headers.get('content-type')).toMatch(/^application\/problem\+json/);
+    }
+    expect(await stage.place.rows()).toEqual(before);
+    expect(stage.lines('effects')).toHaveLength(1);
+  }),
+);
+
+test(
+  'the same message with its fields and metadata in another order is the same message',
+  onServers(async (stage) => {
+    const [pod] = await stage.start(['a']);
+    const first = await caller.post(pod, 's1', message);
+    const reordered: Message = {
+      metadata: { urgent: true, tries: 1, source: 'web' },
+      content: [{ text: 'tool append {"file":"effects","line":"once"}', type: 'text' }],
+      turnId: 't1',
+    };
+    const again = await caller.post(pod, 's1', reordered);
+    expect([again.status, again.headers.get(REPLAYED), again.body]).toEqual([202, 'true', first.body]);
+  }),
+);
+
+test(
+  'the same turnId in two accounts is two turns that know nothing of each other',
+  onServers(async (stage) => {
+    const [pod] = await stage.start(['a']);
+    const stranger = new Caller('other', 'ann');
+    await caller.say(pod, 's1', 'say mine', 't1');
+    await stranger.say(pod, 's1', 'say theirs', 't1');
+    expect(await caller.ended(pod, 's1', 't1')).toMatchObject({ content: 'say mine' });
+    expect(await stranger.ended(pod, 's1', 't1')).toMatchObject({ content: 'say theirs' });
+  }),
+);
