@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import type { Params } from 'nestjs-pino';
+import { Logger, type Params } from 'nestjs-pino';
 import type { Settings } from '#platform';
 
 /** JSON lines. A line per request, but not for probes; no header, which may hold a secret. */
@@ -17,4 +17,15 @@ export function logging({ logLevel, podId }: Pick<Settings, 'logLevel' | 'podId'
       },
     },
   };
+}
+
+/** What the framework tells about itself at every start. */
+const WIRING = new Set(['NestFactory', 'InstanceLoader', 'RoutesResolver', 'RouterExplorer', 'NestApplication']);
+
+/** The framework's wiring is told at `debug`, so that what the pod itself says at its start can be seen. */
+export class PodLogger extends Logger {
+  override log(message: unknown, ...more: unknown[]): void {
+    if (WIRING.has(String(more.at(-1)))) this.debug(message, ...more);
+    else super.log(message, ...more);
+  }
 }

@@ -1,13 +1,14 @@
 import { NestFactory } from '@nestjs/core';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import helmet from 'helmet';
-import { Logger } from 'nestjs-pino';
+import { PinoLogger } from 'nestjs-pino';
 import { Clock, Randomness, type Settings, StepPoints, SystemClock, SystemRandomness } from '#platform';
 import { allowedHosts } from './auth/allowed-hosts.js';
 import { type Foundations, openFoundations } from './foundations.js';
 import { FrontDoor } from './http/front-door.js';
 import { assertUtf8, refuseReservedNames } from './http/json-body.js';
 import { requestId } from './http/request-id.js';
+import { PodLogger } from './logging.js';
 import { describeApi } from './openapi/describe-api.js';
 import { PodModule } from './pod.module.js';
 
@@ -46,7 +47,11 @@ export async function startPod(options: PodOptions): Promise<Pod> {
     await app.listen(settings.port, settings.host);
   } catch (error) {
     await app.close();
-    throw error;
+    const { code } = error as { code?: string };
+    if (code !== 'EADDRINUSE') throw error;
+    throw new Error(`Port ${settings.port} is in use: stop what listens there, or set PORT to another one.`, {
+      cause: error,
+    });
   }
   let stopped: Promise<void> | null = null;
   const stop = (): Promise<void> => (stopped ??= app.close().finally(() => forgetSignals()));
@@ -66,7 +71,7 @@ async function build(
       bufferLogs: true,
       bodyParser: false,
     });
-    app.useLogger(app.get(Logger));
+    app.useLogger(new PodLogger(await app.resolve(PinoLogger), {}));
     receive(app, settings, randomness);
     describeApi(app);
     return app;
@@ -80,6 +85,7 @@ async function build(
 /** What every request passes before it reaches a route, in this order. */
 function receive(app: NestExpressApplication, settings: Settings, randomness: Randomness): void {
   app.disable('x-powered-by');
+  app.set('etag', false);
   app.use(requestId(randomness));
   app.use(app.get(FrontDoor).enter);
   // The pod itself speaks plain HTTP, so a page of it must not ask for its parts over HTTPS.

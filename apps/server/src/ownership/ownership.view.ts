@@ -29,7 +29,7 @@ export class OwnershipView {
         podId: holder.owner.podId,
         boot: holder.owner.boot,
         epoch: holder.owner.epoch,
-        leaseRemainingMs: holder.leaseRemainingMs,
+        leaseRemainingMs: Math.max(0, Math.round(holder.leaseRemainingMs)),
       },
       ledgerEpoch: ownerEpoch,
       pending,
