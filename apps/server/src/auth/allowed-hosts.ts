@@ -10,7 +10,8 @@ const LOCAL = ['localhost', '127.0.0.1', '[::1]'];
 export function allowedHosts(further: readonly string[]): RequestHandler {
   const allowed = new Set([...LOCAL, ...further.map((host) => host.toLowerCase())]);
   return (request, _response, next) => {
-    const host = (request.headers.host ?? '').toLowerCase().replace(/:\d*$/, '');
+    // A request that names several hosts is told them all, not only the first, and so is refused.
+    const host = (request.headersDistinct.host ?? []).join(', ').toLowerCase().replace(/:\d*$/, '');
     if (allowed.has(host)) return next();
     next(
       new ButlerError('forbidden', `The host "${host}" is not allowed with AUTH_MODE=dev. Add it to ALLOWED_HOSTS.`),
