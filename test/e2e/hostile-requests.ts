@@ -170,7 +170,7 @@ const mediaTypes = table('unsupported_media_type', {
     headers: { 'content-type': 'application/jsonx' },
   }),
   'a character set that is not known': post(MESSAGES, '{"content":"say x"}', {
-    headers: { 'content-type': 'application/json; charset=utf-7' },
+    headers: { 'content-type': 'application/json; charset=latin1' },
   }),
   'an encoding that is not known': post(MESSAGES, '{"content":"say x"}', {
     headers: { 'content-encoding': 'x-secret' },
@@ -230,7 +230,8 @@ const exists = table('session_exists', {
 
 export const HOSTILE_REQUESTS = [...[validation, size, mediaTypes, identity, permission, absent, used, exists].flat()];
 
-const head = (line: string, ...headers: string[]): string => [line, ...headers, '', ''].join('\r\n');
+const head = (line: string, ...headers: string[]): string =>
+  [line, ...headers, 'Connection: close', '', ''].join('\r\n');
 const HOST = 'Host: localhost';
 
 /** Bytes that are not HTTP, or not quite. Some are answered, some only hung up on. */

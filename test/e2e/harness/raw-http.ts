@@ -39,7 +39,7 @@ export function sendRequest(pod: { readonly url: string }, raw: RawRequest): Pro
   });
 }
 
-const SOCKET_LIMIT_MS = 1500;
+const SOCKET_LIMIT_MS = 500;
 
 /** Sends bytes, whatever they are; what came back until the server closed, or a moment later. */
 export function sendBytes(pod: { readonly url: string }, bytes: string | Buffer): Promise<string> {
