@@ -42,7 +42,8 @@ export interface TurnContext {
 
   /**
    * One model step, named `model:1`, `model:2` … in the order of the calls. Streams what is said to the watchers, and
-   * records the whole reply as soon as it is there.
+   * records the whole reply as soon as it is there. One at a time. A step whose work rejects is not recorded, and nothing
+   * can follow it in this attempt: an agent that tries again does so inside the work.
    */
   model(work: (step: ModelStep) => Promise<ModelReply>): Promise<RecordedReply>;
 
@@ -59,11 +60,12 @@ export interface ModelStep {
   readonly attempt: number;
   /** Aborts when the turn is stopped, the lease is lost or the pod must leave. */
   readonly signal: AbortSignal;
-  /** Streams a piece of the reply's text. */
+  /** Streams a piece of the reply's text. @throws AgentError when the text becomes too long to be recorded */
   say(text: string): void;
 }
 
 export interface ModelReply {
+  /** Each with an id (the id rule) that is used once in the turn. */
   toolCalls?: ToolCall[];
   /** `tool_calls` by default when there are any, else `stop`. */
   finish?: 'stop' | 'tool_calls' | 'length';

@@ -225,6 +225,22 @@ describe('gate 3', () => {
     expect((await stage.row())?.error).toMatchObject({ code: 'poisoned' });
   });
 
+  it('closes the open calls of a poisoned turn', async () => {
+    await stage.accept();
+    const cutOff = async (epoch: number): Promise<void> => {
+      const hold = stage.steps.hold('tool.checked');
+      const abort = new AbortController();
+      const run = stage.run(callRepeatable, { lease: stage.lease(epoch), signal: abort.signal });
+      await hold.reached;
+      abort.abort(new Error('leave'));
+      await stage.clock.advance(1000);
+      await run;
+    };
+    for (const epoch of [1, 2, 3, 4]) await cutOff(epoch);
+    expect(await stage.run(mustNotRun, { lease: stage.lease(5) })).toEqual({ kind: 'ended', state: 'failed' });
+    expect((await stage.story()).slice(-2)).toEqual(['tool.result a interrupted', 'turn.failed poisoned']);
+  });
+
   it('looks at a stop before it calls a turn poisoned', async () => {
     await stage.accept();
     for (const epoch of [1, 2, 3]) await dies(stage, epoch);
@@ -239,7 +255,15 @@ describe('gate 3', () => {
   });
 });
 
-async function callTool(turn: TurnContext): Promise<void> {
+function callTool(turn: TurnContext): Promise<void> {
+  return callOne(turn, false);
+}
+
+function callRepeatable(turn: TurnContext): Promise<void> {
+  return callOne(turn, true);
+}
+
+async function callOne(turn: TurnContext, isRepeatable: boolean): Promise<void> {
   const { toolCalls } = await turn.model(async () => ({ toolCalls: [{ callId: 'a', name: 'look', input: {} }] }));
-  await turn.tools(toolCalls, new Map([['look', { repeatable: () => false, run: async () => 'seen' }]]));
+  await turn.tools(toolCalls, new Map([['look', { repeatable: () => isRepeatable, run: async () => 'seen' }]]));
 }

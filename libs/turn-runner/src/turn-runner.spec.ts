@@ -330,6 +330,21 @@ describe('the turn runner', () => {
       expect(await stage.story()).toEqual(['turn.started', 'turn.yielded drain']);
     });
 
+    it.each(['gate3.before', 'append.checked', 'finish.checked', 'yield.before'])(
+      'answers in time even when the ledger hangs at %s',
+      async (point) => {
+        const abort = new AbortController();
+        if (point === 'yield.before') stage.drain.start();
+        const hold = stage.steps.hold(point);
+        const run = stage.run(say('one'), { signal: abort.signal });
+        await hold.reached;
+        abort.abort(new Error('the pod must leave'));
+        await stage.clock.advance(1500);
+        expect(await run).toEqual({ kind: 'yielded' });
+        expect(stage.clock.pending).toBe(0);
+      },
+    );
+
     it('says so when an outage of Redis has cost the lease', async () => {
       const abort = new AbortController();
       const lease = stage.lease(1);

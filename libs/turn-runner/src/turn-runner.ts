@@ -1,6 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { type Id, type Ref, type RunOutcome, StaleOwnerError } from '#protocol';
-import { Clock, Drain, Randomness, Settings, StepPoints } from '#platform';
+import { Clock, Drain, Randomness, Settings, StepPoints, type Timer } from '#platform';
 import { EventLedger, LiveEvents } from '#event-ledger';
 import type { Lease } from '#session-lock';
 import { Turns } from '#turn-lifecycle';
@@ -14,7 +14,9 @@ import { AttemptContext } from './turn-context.js';
 import { type TurnEnd, turnErrorOf } from './turn-end.js';
 
 /** How long a leaving attempt waits for its writes under way, and then for its last one. */
-const LEAVE_WAIT_MS = 2000;
+const LEAVE_WAIT_MS = 500;
+/** How long after the signal an answer is given, whatever hangs. */
+const ABANDON_MS = 3 * LEAVE_WAIT_MS;
 
 /**
  * Works on envelopes: gate 3, the agent's steps, the turn's end.
@@ -46,11 +48,28 @@ export class TurnRunner {
   /**
    * Works on one envelope under a lease until it has an outcome. Never rejects. A draining pod yields at the next place
    * where no tool call is open.
-   * @param signal aborted when the lease is lost or the pod must leave at once: the answer then comes within 2 ×
-   *   LEAVE_WAIT_MS, whatever the agent does. An `UnavailableError` as its reason says that it was an outage, which does
-   *   not count as an attempt.
+   * @param signal aborted when the lease is lost or the pod must leave at once: the answer then comes within ABANDON_MS,
+   *   whatever agent, tools and ledger do. An `UnavailableError` as its reason says that it was an outage, which does not
+   *   count as an attempt.
    */
   async run(lease: Lease, ref: Ref, signal: AbortSignal): Promise<RunOutcome> {
+    let timer: Timer | null = null;
+    const { promise: abandoned, resolve: abandon } = Promise.withResolvers<RunOutcome>();
+    const onAbort = (): void => {
+      timer = this.clock.after(ABANDON_MS, () => abandon(leftOutcome(lease)));
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      return await Promise.race([this.workOn(lease, ref, signal), abandoned]);
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+      (timer as Timer | null)?.cancel();
+    }
+  }
+
+  /** Never rejects. Whatever it still writes after it was abandoned is fenced by the epoch, as everything it writes. */
+  private async workOn(lease: Lease, ref: Ref, signal: AbortSignal): Promise<RunOutcome> {
     const name = attemptName(lease.session.account, ref);
     const exit = new AttemptExit(lease, signal, this.drain);
     this.underWay.set(name, exit);
@@ -58,8 +77,8 @@ export class TurnRunner {
       const gate = await this.gate.pass(lease, ref, signal);
       return gate.kind === 'started' ? await this.attempt(lease, ref, gate, exit) : gate;
     } catch (error) {
-      this.logger.error({ error, session: lease.session, turn: ref }, 'a turn was left because of a fault');
-      return { kind: lease.trusted ? 'yielded' : 'stale' };
+      this.logger.error({ err: error, session: lease.session, turn: ref }, 'a turn was left because of a fault');
+      return leftOutcome(lease);
     } finally {
       this.underWay.delete(name);
       exit.dispose();
@@ -77,7 +96,7 @@ export class TurnRunner {
       const [state] = await this.turns.states([{ account, ...ref }]);
       if (state === 'stop_requested') exit.leave({ kind: 'stop' });
     } catch (error) {
-      this.logger.warn({ error: String(error), turn: ref }, 'could not look whether a turn is to be stopped');
+      this.logger.warn({ err: error, turn: ref }, 'could not look whether a turn is to be stopped');
     }
   }
 
@@ -122,7 +141,7 @@ export class TurnRunner {
     if (cause.kind === 'fault') throw cause.error;
     const hasReason = cause.kind === 'yield' || (cause.kind === 'stale' && !cause.refused);
     const refused = !hasReason || (await this.noteYield(lease, ref, cause.reason));
-    return { kind: refused || cause.kind === 'stale' || !lease.trusted ? 'stale' : 'yielded' };
+    return refused || cause.kind === 'stale' ? { kind: 'stale' } : leftOutcome(lease);
   }
 
   /**
@@ -149,6 +168,11 @@ export class TurnRunner {
 
 function attemptName(account: Id, { turnId, generation }: Ref): string {
   return `${account}/${turnId}/${generation}`;
+}
+
+/** The turn stays as it is. */
+function leftOutcome(lease: Lease): RunOutcome {
+  return { kind: lease.trusted ? 'yielded' : 'stale' };
 }
 
 /** An agent that throws at once is one that rejects. */
