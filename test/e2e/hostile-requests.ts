@@ -2,7 +2,7 @@
 import type { ErrorCode } from '#protocol';
 import type { RawRequest } from './harness/raw-http.js';
 
-export interface HostileRequest {
+interface HostileRequest {
   name: string;
   request: RawRequest;
   code: ErrorCode;
@@ -10,7 +10,7 @@ export interface HostileRequest {
 
 export const MAX_BYTES = 4096;
 /** A session that exists, of account acme; its events are 1 to 5 or so. */
-export const KNOWN = '/v1/sessions/known';
+const KNOWN = '/v1/sessions/known';
 const MESSAGES = `${KNOWN}/messages`;
 const JSON_TYPE = { 'content-type': 'application/json' };
 const ACME = { 'x-account-id': 'acme', 'x-user-id': 'ann', 'x-scope': 'user' };

@@ -1,4 +1,5 @@
 import { expect, test } from '@jest/globals';
+import { partitionOf, type SessionKey } from '#protocol';
 import { Caller, type Message } from './harness/caller.js';
 import { onServers } from './harness/stage.js';
 
@@ -90,13 +91,23 @@ test(
 );
 
 test(
-  'the same turnId in two accounts is two turns that know nothing of each other',
+  'the same ids in two accounts, in one partition of Redis, are two sessions that know nothing of each other',
   onServers(async (stage) => {
     const [pod] = await stage.start(['a']);
-    const stranger = new Caller('other', 'ann');
+    const stranger = new Caller(neighbourOf({ account: caller.account, sessionId: 's1' }), caller.user);
     await caller.say(pod, 's1', 'say mine', 't1');
+    expect(await caller.ended(pod, 's1', 't1')).toMatchObject({ state: 'completed', content: 'say mine' });
     await stranger.say(pod, 's1', 'say theirs', 't1');
-    expect(await caller.ended(pod, 's1', 't1')).toMatchObject({ content: 'say mine' });
-    expect(await stranger.ended(pod, 's1', 't1')).toMatchObject({ content: 'say theirs' });
+    expect(await stranger.ended(pod, 's1', 't1')).toMatchObject({ state: 'completed', content: 'say theirs' });
+    expect((await caller.ownership(pod, 's1')).owner).toMatchObject({ podId: 'a', epoch: 1 });
+    expect((await stranger.ownership(pod, 's1')).owner).toMatchObject({ podId: 'a', epoch: 1 });
   }),
 );
+
+/** Another account whose session of the same id lies in the same partition. */
+function neighbourOf({ account, sessionId }: SessionKey): string {
+  const partition = partitionOf({ account, sessionId });
+  for (let number = 0; ; number++) {
+    if (partitionOf({ account: `${account}-${number}`, sessionId }) === partition) return `${account}-${number}`;
+  }
+}
