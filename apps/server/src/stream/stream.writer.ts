@@ -1,22 +1,24 @@
-import type { Response } from 'express';
+import type { ServerResponse } from 'node:http';
 import type { Clock } from '#platform';
 import type { SessionWatch, StreamFrame } from '#event-stream';
 
-const KEEP_ALIVE_MS = 15_000;
+export const KEEP_ALIVE_MS = 15_000;
 /** A reader whose socket takes nothing for so long is cut off, like one whose buffer is full. */
-const STALL_LIMIT_MS = 30_000;
+export const STALL_LIMIT_MS = 30_000;
 /** How long the last frame may take to leave before the socket is closed hard. */
-const FLUSH_LIMIT_MS = 2_000;
+export const FLUSH_LIMIT_MS = 2_000;
 const RECONNECT_MS = 1000;
+
+type Watch = Pick<SessionWatch, 'end' | 'ended'> & AsyncIterable<StreamFrame>;
 
 /**
  * Writes a watch as Server-Sent Events until it ends or the client vanishes. Takes the next frame only when the socket
  * has taken the last, so what a slow client does not read waits in the watch, which is bounded.
  */
-export async function writeStream(response: Response, watch: SessionWatch, clock: Clock): Promise<void> {
+export async function writeStream(response: ServerResponse, watch: Watch, clock: Clock): Promise<void> {
   // A write that meets a closed socket says so here; `close` follows and ends the watch.
   response.on('error', () => {});
-  response.status(200).set({
+  response.writeHead(200, {
     'Content-Type': 'text/event-stream; charset=utf-8',
     'Cache-Control': 'no-cache, no-transform',
     'X-Accel-Buffering': 'no',
@@ -48,7 +50,7 @@ function textOf(frame: StreamFrame): string {
 }
 
 /** Resolves when the socket takes more, is gone, or when waiting for it is over because the watch has ended. */
-function writable(response: Response, watch: SessionWatch, clock: Clock): Promise<void> {
+function writable(response: ServerResponse, watch: Watch, clock: Clock): Promise<void> {
   return new Promise((resolve) => {
     const go = (): void => {
       stall.cancel();
@@ -63,7 +65,7 @@ function writable(response: Response, watch: SessionWatch, clock: Clock): Promis
   });
 }
 
-function finish(response: Response, clock: Clock): void {
+function finish(response: ServerResponse, clock: Clock): void {
   if (response.destroyed) return;
   const limit = clock.after(FLUSH_LIMIT_MS, () => response.destroy());
   response.once('close', () => limit.cancel()).once('finish', () => limit.cancel());
