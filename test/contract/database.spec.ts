@@ -99,6 +99,14 @@ describe.each(DATABASE_KINDS)('the database on %s', (kind) => {
     expect(await read('swallowed too')).toBeUndefined();
   });
 
+  it('refuses a value that it cannot store, and goes on', async () => {
+    const odd = [undefined, 'x'.repeat(1_100_000)] as unknown as string[];
+    for (let i = 0; i < 6; i++) {
+      await expect(database.execute('INSERT INTO item (id, n, words) VALUES (?, 1, ?)', odd)).rejects.toThrow();
+    }
+    expect(await database.query('SELECT 1 AS one')).toEqual([{ one: 1 }]);
+  });
+
   it('refuses a statement of a transaction that has ended', async () => {
     let ended: Tx | undefined;
     await database.transaction(async (tx) => {

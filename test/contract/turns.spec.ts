@@ -165,6 +165,7 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
       initiator: 'Zoë 🧈',
       parent: 'up',
     });
+    await queue('report', 40, { kind: 'report' });
     expect(await turns.countQueued(database, session)).toBe(2);
   });
 

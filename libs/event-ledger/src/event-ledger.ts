@@ -18,7 +18,10 @@ export type Writer =
   /** The owner's first write: it claims the session for its epoch and leaves `owner.changed` before its events. */
   | { kind: 'claim'; epoch: number; pod: PodName };
 
-/** One append: its events get consecutive seqs. `id` is how the writer recognises its own append after a lost answer. */
+/**
+ * One append: its events get consecutive seqs. `id` is how the writer recognises its own append after a lost answer; at
+ * most 191 ASCII characters, unique in its session.
+ */
 export interface Append {
   id: string;
   writer: Writer;
@@ -32,7 +35,10 @@ export interface SessionRow {
   session: SessionKey;
   title: string | null;
   metadata: Meta | null;
-  /** What the session was created with, as a digest; so that a repeated creation is told from another one. */
+  /**
+   * What the session was created with, as a digest; so that a repeated creation is told from another one. Empty when its
+   * first message has opened it: that equals no creation.
+   */
   digest: string;
   lastSeq: number;
   ownerEpoch: number;
@@ -62,6 +68,7 @@ export abstract class EventLedger {
   /**
    * Appends under a head that this transaction has locked, and moves the head on.
    * @throws StaleOwnerError when the writer's epoch is refused; nothing is written then
+   * @throws EventTooLargeError when one event is over EVENT_MAX_BYTES
    */
   abstract append(tx: Tx, head: SessionHead, append: Append): Promise<Event[]>;
 
@@ -73,6 +80,8 @@ export abstract class EventLedger {
 
   /**
    * Appends in a transaction of its own, sharing one commit with whatever other sessions' appends wait at the moment.
+   * After an UnavailableError it may have happened: appended again with the same `id`, it is not doubled. An unknown
+   * session refuses every writer.
    * @throws StaleOwnerError, UnavailableError; EventTooLargeError when one event is over EVENT_MAX_BYTES
    */
   abstract appendGrouped(session: SessionKey, append: Append): Promise<Event[]>;

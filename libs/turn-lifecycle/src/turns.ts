@@ -99,7 +99,10 @@ export abstract class Turns {
   /** The live turns of a session that have a place, by queueSeq. Read plainly: no lock (that brought deadlocks). */
   abstract live(runner: SqlRunner, session: SessionKey): Promise<LiveTurn[]>;
 
-  /** How many turns of a session are queued. Exact only while the caller holds the session row's lock. */
+  /**
+   * How many turns of a session are queued, reports not counted (QUEUE_MAX_PENDING neither counts nor refuses them).
+   * Exact only while the caller holds the session row's lock.
+   */
   abstract countQueued(runner: SqlRunner, session: SessionKey): Promise<number>;
 
   /** Loads of many sessions, in their order. One query over live turns. */

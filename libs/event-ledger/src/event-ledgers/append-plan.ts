@@ -8,6 +8,9 @@ import type { EventInsert } from './event-rows.js';
 /** How large the JSON of one event's data may be, in bytes of UTF-8. */
 export const EVENT_MAX_BYTES = 8 * 1024 * 1024;
 
+/** What a row takes beside its data, about. */
+const ROW_BYTES = 256;
+
 interface PreparedEvent {
   draft: EventDraft;
   json: string;
@@ -19,6 +22,7 @@ export interface PreparedAppend {
   writer: Writer;
   activity: boolean;
   events: PreparedEvent[];
+  /** About what it takes in a statement. */
   bytes: number;
 }
 
@@ -37,7 +41,7 @@ export function prepareAppend({ id, writer, events, activity = false }: Append):
     const json = wellFormedJson(draft.data);
     const size = Buffer.byteLength(json);
     if (size > EVENT_MAX_BYTES) throw new EventTooLargeError(draft.type, size, EVENT_MAX_BYTES);
-    bytes += size;
+    bytes += size + ROW_BYTES;
     return { draft, json };
   });
   return { id, writer, activity, events: prepared, bytes };

@@ -77,7 +77,8 @@ export class SqlTurns extends Turns {
   async countQueued(runner: SqlRunner, session: SessionKey): Promise<number> {
     const [row] = await runner.query<{ queued: number }>(
       `SELECT COUNT(*) AS queued FROM turn ${runner.dialect.forceIndex('turn_live')}
-       WHERE live = 1 AND part = ? AND account = ? AND session_id = ? AND queue_seq IS NOT NULL AND state = 'queued'`,
+       WHERE live = 1 AND part = ? AND account = ? AND session_id = ? AND queue_seq IS NOT NULL AND state = 'queued'
+         AND kind <> 'report'`,
       [partitionOf(session), session.account, session.sessionId],
     );
     return row?.queued ?? 0;

@@ -46,14 +46,13 @@ export class MysqlDatabase extends Database {
   }
 
   async ping(timeoutMs: number): Promise<boolean> {
-    const answer = this.acquire(timeoutMs).then(async (connection) => {
-      await this.run(connection, 'SELECT 1', [], timeoutMs);
-      connection.release();
-    });
-    return answer.then(
-      () => true,
-      () => false,
-    );
+    try {
+      const connection = await this.acquire(timeoutMs);
+      await this.run(connection, 'SELECT 1', [], timeoutMs).finally(() => connection.release());
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   async close(): Promise<void> {
@@ -132,14 +131,19 @@ export class MysqlDatabase extends Database {
         reject(Object.assign(new Error(`a statement took longer than ${timeoutMs} ms`), { fatal: true }));
       });
       const prepared = textLength(values) > PREPARE_ABOVE_CHARS;
-      const done = (error: Error | null, result: unknown): void => {
+      const done = (error: unknown, result?: unknown): void => {
         timer.cancel();
         if (prepared) connection.unprepare(sql);
-        if (error) reject(error);
+        if (error) reject(error as Error);
         else resolve(result);
       };
-      if (prepared) connection.execute(sql, values as SqlValue[], done);
-      else connection.query(sql, values as SqlValue[], done);
+      try {
+        if (prepared) connection.execute(sql, values as SqlValue[], done);
+        else connection.query(sql, values as SqlValue[], done);
+      } catch (error) {
+        // Values that mysql2 cannot send; the connection is as it was.
+        done(error);
+      }
     });
   }
 
