@@ -22,6 +22,8 @@ export async function writeStream(response: ServerResponse, watch: Watch, clock:
     'Content-Type': 'text/event-stream; charset=utf-8',
     'Cache-Control': 'no-cache, no-transform',
     'X-Accel-Buffering': 'no',
+    // The connection ends with the stream, so that none is left idle when the pod must go.
+    Connection: 'close',
   });
   response.write(`retry: ${RECONNECT_MS}\n\n`);
   const keepAlive = clock.every(KEEP_ALIVE_MS, () => {
