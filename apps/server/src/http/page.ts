@@ -2,8 +2,8 @@ import { ApiPropertyOptional } from '@nestjs/swagger';
 import { MayBeLeftOut, Matching } from './field.decorators.js';
 import { validationFailed } from './request-validation.js';
 
-export const LIMIT_DEFAULT = 100;
-export const LIMIT_MAX = 1000;
+const LIMIT_DEFAULT = 100;
+const LIMIT_MAX = 1000;
 
 /** What every list takes. */
 export class PageQuery {

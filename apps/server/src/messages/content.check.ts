@@ -1,7 +1,7 @@
 import type { FieldError } from '#protocol';
 import { textFault } from '../http/text.check.js';
 
-export const PARTS_MAX = 100;
+const PARTS_MAX = 100;
 const NAME_MAX_CHARS = 1024;
 const MEDIA_TYPE = /^[A-Za-z0-9!#$&^_.+-]{1,127}\/[A-Za-z0-9!#$&^_.+-]{1,127}(?:\s*;.{1,255})?$/;
 

@@ -4,8 +4,8 @@ import { ERROR_STATUS, type ErrorCode } from '#protocol';
 import { REQUEST_ID } from '../http/request-id.js';
 import type { SchemaName } from './schemas.js';
 
-/** Refusals that every route may give; `describeApi` adds them where callers are asked who they are. */
-export const ALWAYS: readonly ErrorCode[] = ['unauthorized', 'forbidden', 'internal_error'];
+/** Refusals that every route may give which asks who calls. */
+const ALWAYS: readonly ErrorCode[] = ['unauthorized', 'forbidden', 'internal_error'];
 
 /** Describes a good answer. `headers`: further headers, by what they mean. */
 export function Answers(status: number, name: SchemaName, headers: Record<string, string> = {}): MethodDecorator {
