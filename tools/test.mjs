@@ -31,19 +31,27 @@ async function runTests(args, env) {
   return { passed, failed: bad === 0 && (code !== 0 || passed === 0) ? 1 : bad };
 }
 
-async function test(args) {
+async function runPhases(args, counts) {
   const isCheck = args.length === 1 && args[0] === '--check';
   const isAll = args.length === 0;
-  const counts = [];
   await phase('install', () => ensureInstalled(say));
   if (isAll || isCheck) counts.push(await phase('static checks', () => runChecks(say)));
-  if (!isCheck) {
-    await phase('build', () => ensureBuilt(say));
-    await withServices(say, async (env) => {
-      counts.push(await phase('tests', () => runTests(args, env)));
-      const planted = () => provePlanted({ sample: PLANTED_SAMPLE, isControlled: false, env, say });
-      if (isAll) counts.push(await phase('planted faults', planted));
-    });
+  if (isCheck) return;
+  await phase('build', () => ensureBuilt(say));
+  await withServices(say, async (env) => {
+    counts.push(await phase('tests', () => runTests(args, env)));
+    const prove = () => provePlanted({ sample: PLANTED_SAMPLE, isControlled: false, env, say });
+    if (isAll) counts.push(await phase('planted faults', prove));
+  });
+}
+
+async function test(args) {
+  const counts = [];
+  try {
+    await runPhases(args, counts);
+  } catch (error) {
+    say(`FAILED ${error.message}`);
+    counts.push({ passed: 0, failed: 1 });
   }
   const sum = (key) => counts.reduce((total, count) => total + count[key], 0);
   say(`\n${sum('passed')} passed, ${sum('failed')} failed`);
