@@ -47,7 +47,7 @@ class ListeningDatabase extends Database {
   }
 }
 
-describe('the plans of MariaDB', () => {
+describe('the plans of MySQL and MariaDB', () => {
   let test: TestDatabase;
   let database: ListeningDatabase;
   let turns: SqlTurns;
@@ -117,7 +117,7 @@ describe('the plans of MariaDB', () => {
     database.statements = [];
     await run();
     const { sql, values } = database.statements.at(-1)!;
-    const explained = await database.query(`EXPLAIN ${sql}`, values);
+    const explained = await database.query(`EXPLAIN FORMAT=TRADITIONAL ${sql}`, values);
     expect(explained).toHaveLength(1);
     const row = explained[0]!;
     return { key: row['key'], type: row['type'], rows: Number(row['rows']), extra: String(row['Extra']) };
@@ -147,7 +147,8 @@ describe('the plans of MariaDB', () => {
     expect(key).toBe(index);
     expect(type).toMatch(/^(range|ref)$/);
     expect(extra).not.toMatch(/filesort|temporary/);
-    expect(rows).toBeLessThan(200);
+    // An estimate; 300 of the 6000 turns are live.
+    expect(rows).toBeLessThan(400);
   });
 
   it.each([

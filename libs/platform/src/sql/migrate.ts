@@ -23,7 +23,8 @@ export async function migrate({ dataSource }: OpenDatabase, options: DatabaseOpt
   const holder = mysql2.createConnection({ host, port, user, password, database, connectTimeout });
   holder.on('error', () => undefined);
   try {
-    const lock = `SELECT GET_LOCK(CONCAT('migrate:', SHA1(DATABASE())), ${MIGRATION_WAIT_S}) AS got`;
+    // A lock's name has 64 characters at most; MySQL 9 has no SHA1 any more.
+    const lock = `SELECT GET_LOCK(CONCAT('migrate:', RIGHT(DATABASE(), 56)), ${MIGRATION_WAIT_S}) AS got`;
     const [rows] = await holder.promise().query<mysql2.RowDataPacket[]>(lock);
     if (rows[0]?.['got'] !== 1) throw new UnavailableError('database', 'another pod is still migrating the database');
     await dataSource.runMigrations({ transaction: 'none' });
