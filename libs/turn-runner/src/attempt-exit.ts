@@ -79,7 +79,6 @@ export class AttemptExit {
   /** To be called right before a write that records what has already been done. @throws LeaveSignal */
   assertMayRecord(): void {
     if (!this.mayRecord) throw new LeaveSignal(this.left!);
-    if (this.hard.aborted) throw this.leave(this.hardCause());
     if (!this.lease.trusted) throw this.leave({ kind: 'stale', refused: false, reason: this.reason() });
   }
 

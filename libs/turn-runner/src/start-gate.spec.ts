@@ -56,7 +56,11 @@ describe('gate 3', () => {
   ])('drops the envelope of %s and writes nothing', async (name, change) => {
     await stage.accept();
     const lease = stage.lease(1);
-    if (name.includes('another session')) Object.assign(lease, { session: { account: 'acc', sessionId: 'elsewhere' } });
+    if (name.includes('another session')) {
+      const elsewhere = { account: 'acc', sessionId: 'elsewhere' };
+      await stage.ledger.createSession(elsewhere, { title: null, metadata: null, digest: 'd' });
+      Object.assign(lease, { session: elsewhere });
+    }
     const ref = { turnId: 't', generation: 1, ...change };
     expect(await stage.runner(mustNotRun).run(lease, ref, new AbortController().signal)).toEqual({ kind: 'dropped' });
     expect(await stage.story()).toEqual([]);
@@ -144,6 +148,30 @@ describe('gate 3', () => {
     expect(await stage.story()).toEqual(['turn.started', 'model.message model:1 hi', 'turn.completed']);
   });
 
+  it('stops a turn whose stop came between its start and the lost answer to it', async () => {
+    await stage.accept();
+    stage.steps.at('database.committed', () => {
+      void stage.stop();
+      throw new Error('lost');
+    });
+    expect(await stage.run(mustNotRun)).toEqual({ kind: 'ended', state: 'stopped' });
+    expect(await stage.story()).toEqual(['turn.started', 'turn.stop_requested', 'turn.stopped running']);
+  });
+
+  it('calls no agent when the lease is lost right after the start', async () => {
+    await stage.accept();
+    const hold = stage.steps.hold('gate3.committed');
+    const abort = new AbortController();
+    let calls = 0;
+    const agent = async (): Promise<void> => void calls++;
+    const run = stage.run(agent, { signal: abort.signal });
+    await hold.reached;
+    abort.abort(new Error('leave'));
+    hold.release();
+    expect(await run).toEqual({ kind: 'yielded' });
+    expect(calls).toBe(0);
+  });
+
   it('counts a claim without a clear answer as refused', async () => {
     await stage.accept();
     stage.database.down = true;
@@ -215,6 +243,20 @@ describe('gate 3', () => {
     expect(ran).toEqual(['two']);
     stage.clock.stall(30_000);
     void first;
+  });
+
+  it('reads again, outside the transaction, when much was added meanwhile', async () => {
+    await stage.accept();
+    await dies(stage, 1);
+    stage.steps.at('gate3.before', () => undefined);
+    const hold = stage.steps.hold('gate3.before');
+    stage.steps.passed.length = 0;
+    const run = stage.run(say, { lease: stage.lease(2) });
+    await hold.reached;
+    for (let added = 0; added < 201; added++) await stage.accept(`later-${added}`);
+    hold.release();
+    expect(await run).toEqual({ kind: 'ended', state: 'completed' });
+    expect(stage.steps.passed.filter((name) => name === 'gate3.before')).toHaveLength(3);
   });
 
   it('fails a turn as poisoned after TURN_MAX_ATTEMPTS attempts without a step', async () => {

@@ -83,6 +83,19 @@ describe('a step’s text', () => {
     }).toThrow('longer');
   });
 
+  it('is not whole before the piece that is being stored is', async () => {
+    const { clock, sinks, stream } = open();
+    sinks.delayMs = 400;
+    stream.say('slow');
+    await clock.advance(TEXT_PIECE_MS);
+    let ended = false;
+    const end = stream.end().then(() => (ended = true));
+    await clock.advance(399);
+    expect(ended).toBe(false);
+    await clock.advance(1);
+    expect(await end).toBe(true);
+  });
+
   it('says nothing after its end', async () => {
     const { clock, sinks, stream } = open();
     await stream.end();

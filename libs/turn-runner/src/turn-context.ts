@@ -100,7 +100,7 @@ export class AttemptContext implements TurnContext {
     this.streaming = { key, stream };
     try {
       const { signal } = this.exit;
-      const say = (text: string): void => (signal.aborted ? undefined : stream.say(text));
+      const say = (text: string): void => stream.say(text);
       const reply = await this.exit.race(begin(() => work({ key, attempt: this.attempt, signal, say })));
       this.streaming = null;
       return await this.exit.race(this.track(this.settle(key, stream, reply)));
@@ -203,9 +203,7 @@ export class AttemptContext implements TurnContext {
 
   private sinks(): ConstructorParameters<typeof TextStream>[1] {
     return {
-      delta: (delta) => {
-        if (!this.exit.signal.aborted) this.deps.live.delta(this.session, delta);
-      },
+      delta: (delta) => this.deps.live.delta(this.session, delta),
       store: (piece) => this.recorder.record([this.recorder.draft('model.text', piece)]),
     };
   }

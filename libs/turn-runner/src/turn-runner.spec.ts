@@ -137,6 +137,7 @@ describe('the turn runner', () => {
       const run = stage.run(
         (turn) =>
           turn.model(async (step) => {
+            step.say('in time ');
             await late.promise;
             step.say('too late');
             return {};
@@ -146,10 +147,11 @@ describe('the turn runner', () => {
       await stage.clock.advance(0);
       abort.abort(new Error('the pod must leave'));
       expect(await run).toEqual({ kind: 'yielded' });
+      expect(stage.clock.pending).toBe(0);
       late.resolve();
       await stage.clock.advance(1000);
       expect(await stage.story()).toEqual(['turn.started', 'turn.yielded lease']);
-      expect(stage.live.deltas).toEqual([]);
+      expect(stage.live.deltas.map(({ data }) => data.text)).toEqual(['in time ']);
     });
 
     it('stores a slow text in pieces and replaces them by the whole', async () => {
@@ -186,6 +188,7 @@ describe('the turn runner', () => {
       });
       expect(await run).toEqual({ kind: 'ended', state: 'failed' });
       expect(steps).toEqual([]);
+      expect((await stage.row())?.error).toMatchObject({ message: 'no model' });
     });
   });
 
@@ -299,6 +302,25 @@ describe('the turn runner', () => {
         state: 'completed',
       });
       expect(bench.runs).toEqual(['a', 'b', 'c']);
+    });
+
+    it('a draining pod goes on to a model step while calls are open', async () => {
+      const bench = new Bench();
+      const run = stage.run(async (turn) => {
+        const { toolCalls } = await turn.model(async () => ({ toolCalls: CALLS.slice(0, 1) }));
+        stage.drain.start();
+        await say('in between')(turn);
+        bench.settle('a');
+        await turn.tools(toolCalls, bench.toolbox);
+        await say('after')(turn);
+      });
+      expect(await run).toEqual({ kind: 'yielded' });
+      expect((await stage.story()).slice(2)).toEqual([
+        'model.message model:2 in between',
+        'tool.call a',
+        'tool.result a ok',
+        'turn.yielded drain',
+      ]);
     });
 
     it('a draining pod lets a step under way end, and a turn that is done ends', async () => {
@@ -418,6 +440,22 @@ describe('the turn runner', () => {
         'tool.result c interrupted',
         'turn.stopped running',
       ]);
+    });
+
+    it('leaves the end to the next owner when the lease is lost while it waits for the tools', async () => {
+      const bench = new Bench();
+      const runner = stage.runner(callTools(bench));
+      const abort = new AbortController();
+      const lease = stage.lease(1);
+      const run = runner.run(lease, firstTry('t'), abort.signal);
+      await stage.clock.advance(0);
+      await stage.stop();
+      await runner.stopRequested('acc', firstTry('t'));
+      await stage.clock.advance(100);
+      lease.lose();
+      abort.abort(new Error('the lease was lost'));
+      expect(await run).toEqual({ kind: 'stale' });
+      expect((await stage.row())?.state).toBe('stop_requested');
     });
 
     it('ignores a notice of a stop that nobody has requested, and one of another generation', async () => {

@@ -80,7 +80,8 @@ export class TurnRunner {
       this.logger.error({ err: error, session: lease.session, turn: ref }, 'a turn was left because of a fault');
       return leftOutcome(lease);
     } finally {
-      this.underWay.delete(name);
+      // One that was abandoned may end when the next attempt at the turn is already there.
+      if (this.underWay.get(name) === exit) this.underWay.delete(name);
       exit.dispose();
     }
   }
