@@ -154,7 +154,9 @@ describe('gate 3', () => {
       void stage.stop();
       throw new Error('lost');
     });
-    expect(await stage.run(mustNotRun)).toEqual({ kind: 'ended', state: 'stopped' });
+    let calls = 0;
+    expect(await stage.run(async () => void calls++)).toEqual({ kind: 'ended', state: 'stopped' });
+    expect(calls).toBe(0);
     expect(await stage.story()).toEqual(['turn.started', 'turn.stop_requested', 'turn.stopped running']);
   });
 

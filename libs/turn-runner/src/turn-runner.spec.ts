@@ -442,7 +442,10 @@ describe('the turn runner', () => {
       ]);
     });
 
-    it('leaves the end to the next owner when the lease is lost while it waits for the tools', async () => {
+    it.each([
+      ['the lease is lost', true, 'stale'],
+      ['the pod must leave', false, 'yielded'],
+    ])('leaves the end to the next owner when %s while it waits for the tools', async (reason, isLost, outcome) => {
       const bench = new Bench();
       const runner = stage.runner(callTools(bench));
       const abort = new AbortController();
@@ -452,9 +455,9 @@ describe('the turn runner', () => {
       await stage.stop();
       await runner.stopRequested('acc', firstTry('t'));
       await stage.clock.advance(100);
-      lease.lose();
-      abort.abort(new Error('the lease was lost'));
-      expect(await run).toEqual({ kind: 'stale' });
+      if (isLost) lease.lose();
+      abort.abort(new Error(reason));
+      expect(await run).toEqual({ kind: outcome });
       expect((await stage.row())?.state).toBe('stop_requested');
     });
 
