@@ -34,6 +34,10 @@ export interface Nouns {
   keys: KeyNames;
   /** Marks the partition of a session as intact, or otherwise. */
   mark(session: SessionKey, value: string | null): Promise<void>;
+  /** Resolves when the clock that the nouns read has gone on. */
+  pass(): Promise<void>;
+  /** Leaves a key only a second to last. */
+  age(key: string): Promise<void>;
   /** Makes the lease of a session run out. */
   expireLock(session: SessionKey): Promise<void>;
   /** A record's fields as they stand. */
@@ -79,6 +83,14 @@ export function redisNouns(coordination: Coordination): Nouns {
       const key = keys.intact(partitionOf(session));
       await redis.run<unknown>((commands) => (value === null ? commands.del(key) : commands.set(key, value)));
     },
+    pass: () =>
+      redis.run(async (commands) => {
+        const sinceMs = serverMs(await commands.time());
+        while (serverMs(await commands.time()) === sinceMs);
+      }),
+    age: async (key) => {
+      await redis.run((commands) => commands.pexpire(key, 1_000));
+    },
     expireLock: async (session) => {
       await redis.run((commands) => commands.del(keys.lock(session)));
     },
@@ -93,6 +105,11 @@ export function redisNouns(coordination: Coordination): Nouns {
       await coordination.close();
     },
   };
+}
+
+/** What TIME answers, in whole ms. */
+function serverMs([seconds, micros]: (number | string)[]): number {
+  return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
 }
 
 export function openMemoryNouns(): Promise<Nouns> {
@@ -112,6 +129,12 @@ export function openMemoryNouns(): Promise<Nouns> {
       const key = keys.intact(partitionOf(session));
       if (value === null) store.delete(key);
       else store.set(key, value);
+    },
+    pass: () => clock.advance(1),
+    age: async (key) => {
+      const value = store.get(key);
+      if (value === null) store.setFields(key, {}, 1_000);
+      else store.set(key, value, 1_000);
     },
     expireLock: async (session) => store.delete(keys.lock(session)),
     record: async (session, turnId) => Object.fromEntries(store.hash(keys.turn(session, turnId))),

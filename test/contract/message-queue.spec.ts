@@ -230,7 +230,19 @@ describe.each(ADAPTERS)('the message queue in %s', (_, open) => {
     expect(await nouns.queue.present([])).toEqual([]);
   });
 
-  it('lists waiting sessions of all partitions, so many of each, those that got on last', async () => {
+  it('lists the longest waiting first: a session whose line gets on goes to the back', async () => {
+    const crowd = [session, sessionOf(2, session), sessionOf(3, session)];
+    for (const waits of crowd) {
+      await nouns.queue.enqueue(waits, t(1), facts);
+      await nouns.pass();
+    }
+    await nouns.queue.enqueue(session, t(2), facts);
+    expect(await waiting()).toEqual(crowd);
+    await take();
+    expect(await waiting()).toEqual([crowd[1], crowd[2], session]);
+  });
+
+  it('lists waiting sessions of all partitions, so many of each', async () => {
     const crowd = [session, sessionOf(2, session), sessionOf(3, session)];
     const elsewhere = sessionOf(4);
     for (const [nth, waits] of [...crowd, elsewhere].entries()) await nouns.queue.enqueue(waits, t(nth), facts);

@@ -18,6 +18,7 @@ describe.each(ADAPTERS)('partition marks in %s', (_, open) => {
   it('let one pod fill a partition, for a limited time', async () => {
     expect(await nouns.marks.beginFilling([3, 7, 255], 'n1')).toEqual([3, 7, 255]);
     expect(await nouns.marks.beginFilling([3, 7, 8], 'n2')).toEqual([8]);
+    await nouns.age(nouns.keys.intact(3));
     expect(await nouns.marks.beginFilling([3], 'n1')).toEqual([3]);
     const ttlMs = await nouns.ttlMs(nouns.keys.intact(3));
     expect(ttlMs).toBeGreaterThan(FILL_MARK_TTL_MS - 5_000);

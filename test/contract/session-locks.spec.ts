@@ -46,6 +46,16 @@ describe.each(ADAPTERS)('session locks in %s', (_, open) => {
     expect(remainingMs).toBeLessThanOrEqual(TIMES.leaseTtlMs);
   });
 
+  it('last for the TTL again when renewed, or acquired again by the same owner', async () => {
+    const calls = [() => nouns.locks.renew([{ session, owner: a1 }]), () => nouns.locks.acquire(session, a1)];
+    await nouns.locks.acquire(session, a1);
+    for (const call of calls) {
+      await nouns.age(nouns.keys.lock(session));
+      await call();
+      expect(await nouns.ttlMs(nouns.keys.lock(session))).toBeGreaterThan(TIMES.leaseTtlMs - 5_000);
+    }
+  });
+
   it('are renewed for many sessions at once, each answered by itself', async () => {
     const others = Array.from({ length: 450 }, (_, nth) => sessionOf(nth + 2));
     const crowd = Array.from({ length: 3 }, (_, nth) => sessionOf(1_000 + nth, session));

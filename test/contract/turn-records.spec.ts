@@ -41,9 +41,13 @@ describe.each(ADAPTERS)('turn records in %s', (_, open) => {
   });
 
   it('last for their TTL, counted from the last news', async () => {
-    await nouns.records.advance(session, ref, 'stopped');
-    const ttlMs = await nouns.ttlMs(nouns.keys.turn(session, 't1'));
-    expect(ttlMs).toBeGreaterThan(TIMES.turnRecordTtlMs - 5_000);
+    for (const state of ['running', 'stopped'] as const) {
+      await nouns.records.advance(session, ref, state);
+      expect(await nouns.ttlMs(nouns.keys.turn(session, 't1'))).toBeGreaterThan(TIMES.turnRecordTtlMs - 5_000);
+      await nouns.age(nouns.keys.turn(session, 't1'));
+    }
+    await nouns.records.advance(session, ref, 'running');
+    expect(await nouns.ttlMs(nouns.keys.turn(session, 't1'))).toBeLessThanOrEqual(1_000);
     expect(await nouns.record(session, 't1')).toMatchObject({ session: session.sessionId });
   });
 

@@ -50,7 +50,8 @@ export class RedisChannels extends Channels {
     if (!topic) {
       topic = { listeners: new Set(), waiting: new Set() };
       this.topics.set(channel, topic);
-      this.ask([channel]).catch(() => undefined);
+      // A connection that is being made asks for all of them when it stands; asked any sooner, it would not get there.
+      if (this.redis.subscriber.status === 'ready') this.ask([channel]).catch(() => undefined);
     }
     topic.listeners.add(entry);
     const end = (): void => this.remove(channel, topic, entry);
