@@ -245,7 +245,10 @@ describe.each(DATABASE_KINDS)('the sessions on %s', (kind) => {
 
   it('that a first message opened equal no created one', async () => {
     const session = { account: 'acc', sessionId: 'opened' };
-    await database.transaction((tx) => ledger.openHead(tx, session));
+    await database.transaction(async (tx) => {
+      const said = { id: random.id(), writer: PRODUCER, events: [text('hello')] };
+      ledger.append(tx, await ledger.openHead(tx, session), said);
+    });
     expect(await ledger.findSession(session)).toMatchObject({ title: null, metadata: null, digest: '' });
   });
 

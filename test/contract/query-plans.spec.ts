@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { SqlEventLedger } from '#event-ledger';
-import { Database, type Row, type SqlRunner, type SqlValue, type Tx } from '#platform';
+import { Database, type RawTx, type Row, type SqlRunner, type SqlValue, type Work } from '#platform';
 import { partitionOf } from '#protocol';
 import { TestDatabase } from '#test-kit';
 import { SqlTurns } from '#turn-lifecycle';
@@ -24,8 +24,8 @@ class ListeningDatabase extends Database {
     return this.inner.execute(sql, values);
   }
 
-  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
-    return this.inner.transaction((tx) => work(this.listenTo(tx)));
+  protected commitWith<T>(work: Work<T>): Promise<T> {
+    return this.inner['commitWith']((raw) => work(this.listenTo(raw)));
   }
 
   ping(timeoutMs: number): Promise<boolean> {
@@ -36,7 +36,7 @@ class ListeningDatabase extends Database {
     return this.inner.close();
   }
 
-  private listenTo(tx: Tx): Tx {
+  private listenTo(tx: RawTx): RawTx {
     const keep = (sql: string, values: readonly SqlValue[]): void => void this.statements.push({ sql, values });
     return {
       dialect: tx.dialect,

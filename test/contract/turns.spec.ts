@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from '@jest/glo
 import { type Database, SystemRandomness, type Tx } from '#platform';
 import { partitionOf, type SessionKey, type TurnMove, type TurnState } from '#protocol';
 import { DATABASE_KINDS, TestDatabase } from '#test-kit';
-import { type LiveTurn, type MoveFacts, type NewTurn, SqlTurns } from '#turn-lifecycle';
+import { type LiveTurn, type MoveFacts, type NewTurn, SqlTurns, type TurnRow } from '#turn-lifecycle';
 
 const random = new SystemRandomness();
 
@@ -26,25 +26,13 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
 
   afterAll(() => test.drop());
 
-  const insert = (tx: Tx, turnId: string, of: Partial<NewTurn> = {}): Promise<void> =>
-    turns.insert(tx, {
-      account,
-      turnId,
-      sessionId: 's',
-      parent: null,
-      path: turnId,
-      mode: 'enqueue',
-      kind: 'user',
-      initiator: 'Zoë 🧈',
-      metadata: null,
-      digest: 'd',
-      ...of,
-    });
-  const queue = (turnId: string, seq: number, of: Partial<NewTurn> = {}, nowMs = 1000 + seq): Promise<void> =>
-    database.transaction(async (tx) => {
-      await insert(tx, turnId, of);
-      await turns.place(tx, { account: of.account ?? account, turnId }, seq, nowMs);
-    });
+  const insert = (tx: Tx, turnId: string, seq: number, of: Partial<NewTurn> = {}, nowMs = 1000 + seq): TurnRow => {
+    const sent = { mode: 'enqueue', kind: 'user', initiator: 'Zoë 🧈', metadata: null, digest: 'd' } as const;
+    const turn = { account, turnId, sessionId: 's', parent: null, path: turnId, ...sent, ...of };
+    return turns.insert(tx, turn, { seq, nowMs });
+  };
+  const queue = (turnId: string, seq: number, of: Partial<NewTurn> = {}, nowMs?: number): Promise<TurnRow> =>
+    database.transaction(async (tx) => insert(tx, turnId, seq, of, nowMs));
   const move = (turnId: string, moved: TurnMove, facts: Partial<MoveFacts> = {}): Promise<TurnState> =>
     database.transaction(async (tx) =>
       turns.move(tx, (await turns.lock(tx, account, turnId))!, moved, { nowMs: 5000, ...facts }),
@@ -136,11 +124,11 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
     await queue('t', 1);
     const old = (await find('t'))!;
     await move('t', 'start');
-    const late = database.transaction((tx) => turns.move(tx, old, 'stop', { nowMs: 1 }));
-    await expect(late).rejects.toThrow('another than the row that was locked');
+    const late = database.transaction(async (tx) => turns.move(tx, old, 'stop', { nowMs: 1 }));
+    await expect(late).rejects.toThrow('0 rows, not 1, match');
     const older = { ...(await find('t'))!, generation: 2 };
-    const other = database.transaction((tx) => turns.move(tx, older, 'stop', { nowMs: 1 }));
-    await expect(other).rejects.toThrow('another than the row that was locked');
+    const other = database.transaction(async (tx) => turns.move(tx, older, 'stop', { nowMs: 1 }));
+    await expect(other).rejects.toThrow('0 rows, not 1, match');
   });
 
   it('are live in the order of their places until they have ended', async () => {
@@ -169,15 +157,15 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
     expect(await turns.countQueued(database, session)).toBe(2);
   });
 
-  it('have no place, and are not counted, before they are placed', async () => {
+  it('count at once for what comes later in the same transaction', async () => {
     await database.transaction(async (tx) => {
-      await insert(tx, 't');
-      expect(await turns.live(tx, session)).toEqual([]);
       expect(await turns.countQueued(tx, session)).toBe(0);
-      await turns.place(tx, { account, turnId: 't' }, 1, 1);
+      const row = insert(tx, 't', 1);
+      insert(tx, 'report', 2, { kind: 'report' });
       expect(await turns.countQueued(tx, session)).toBe(1);
-      await expect(turns.place(tx, { account, turnId: 't' }, 2, 1)).rejects.toThrow('not inserted by this transaction');
+      expect(row).toMatchObject({ state: 'queued', generation: 1, queueSeq: 1, acceptedSeq: 1, contentSeq: 1 });
     });
+    expect(await find('t')).toMatchObject({ state: 'queued', generation: 1, queueSeq: 1, queuedAtMs: 1001 });
   });
 
   it('tell the loads of many sessions in their order', async () => {
@@ -260,8 +248,7 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
       Array.from({ length: 6 }, (_, i) =>
         database.transaction(async (tx) => {
           if (await turns.lock(tx, account, 't')) return 'found';
-          await insert(tx, 't');
-          await turns.place(tx, { account, turnId: 't' }, i + 1, 1);
+          insert(tx, 't', i + 1);
           return 'inserted';
         }),
       ),

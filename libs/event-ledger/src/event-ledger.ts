@@ -66,11 +66,11 @@ export abstract class EventLedger {
   abstract openHead(tx: Tx, session: SessionKey): Promise<SessionHead>;
 
   /**
-   * Appends under a head that this transaction has locked, and moves the head on.
+   * Appends under a head that this transaction has locked, and moves the head on. Written when its work is done.
    * @throws StaleOwnerError when the writer's epoch is refused; nothing is written then
    * @throws EventTooLargeError when one event is over EVENT_MAX_BYTES
    */
-  abstract append(tx: Tx, head: SessionHead, append: Append): Promise<Event[]>;
+  abstract append(tx: Tx, head: SessionHead, append: Append): Event[];
 
   /**
    * The events that an append of this id has written at or behind `fromSeq`; empty when it has not. To be asked when
@@ -117,6 +117,9 @@ export abstract class EventLedger {
 
   /** Single events by seq, e.g. the content of many turns; missing ones are left out. */
   abstract eventsAt(runner: SqlRunner, session: SessionKey, seqs: readonly number[]): Promise<Event[]>;
+
+  /** One event by seq, read together with what others of the same group read. */
+  abstract eventAt(tx: Tx, session: SessionKey, seq: number): Promise<Event | null>;
 
   /** The last seq of many sessions, in their order; 0 for an unknown one. One query. */
   abstract lastSeqs(sessions: readonly SessionKey[]): Promise<number[]>;

@@ -8,6 +8,7 @@ import {
   type Meta,
   type Mode,
   type SessionKey,
+  sessionName,
 } from '#protocol';
 import { Database, Randomness, Settings, type Tx } from '#platform';
 import { EventLedger } from '#event-ledger';
@@ -31,8 +32,8 @@ export interface Admission {
 }
 
 /**
- * Gate 2: one transaction that accepts a message or finds that it was accepted before. Lock order: the turn's row, then
- * the session's. Keeps I2 (the order is the seq of `message.accepted`), I3 and I8.
+ * Gate 2: one transaction, shared with others that arrive at the time, that accepts a message or finds that it was accepted
+ * before. It waits for the session's row only; that the turnId is new, its insertion at the end proves. Keeps I2 (the order is the seq of `message.accepted`), I3 and I8.
  */
 @Injectable()
 export class AdmissionGate {
@@ -47,49 +48,36 @@ export class AdmissionGate {
   /** @throws ButlerError turn_mismatch, turn_stopped, session_busy, queue_full; UnavailableError */
   async admit(message: PostedMessage): Promise<Admission> {
     const turnId = message.turnId ?? this.randomness.id();
-    const { account, sessionId, initiator, content, mode, metadata } = message;
+    const { account, sessionId, initiator, content, mode, metadata, kind = 'user' } = message;
     const digest = digestOf({ sessionId, initiator, content, mode, metadata });
     const appendId = this.randomness.id();
     // An id of the server's own choice is new unless an earlier attempt of this very call has committed.
     let mayBeKnown = message.turnId !== null;
-    return this.database.transaction(async (tx) => {
-      const known = mayBeKnown ? await this.turns.find(tx, account, turnId) : null;
-      mayBeKnown = true;
-      if (known) return { turn: sameMessage(known, digest), events: [] };
-      await this.turns.insert(tx, {
-        ...{ account, sessionId, turnId, initiator, mode, metadata, digest },
-        parent: null,
-        path: turnId,
-        kind: message.kind ?? 'user',
-      });
-      return this.place(tx, message, turnId, appendId);
-    });
+    const data = { content, mode, kind, initiator, ...(metadata && { metadata }) };
+    return this.database.together(
+      async (tx) => {
+        const known = mayBeKnown ? await this.turns.find(tx, account, turnId) : null;
+        mayBeKnown = true;
+        if (known) return { turn: sameMessage(known, digest), events: [] };
+        const head = await this.ledger.openHead(tx, message);
+        await this.checkRoom(tx, message);
+        const events = this.ledger.append(tx, head, {
+          id: appendId,
+          writer: { kind: 'producer' },
+          activity: true,
+          events: [{ type: 'message.accepted', turn: { turnId, generation: 1 }, data }],
+        });
+        const turn = this.turns.insert(
+          tx,
+          { account, sessionId, turnId, initiator, mode, kind, metadata, digest, parent: null, path: turnId },
+          { seq: events[0]!.seq, nowMs: head.nowMs },
+        );
+        return { turn, events };
+      },
+      { lane: sessionName(message), bytes: messageBytes(content) },
+    );
   }
 
-  /** Gives the inserted turn its place in the session's order, under the session row's lock. */
-  private async place(tx: Tx, message: PostedMessage, turnId: Id, appendId: string): Promise<Admission> {
-    const { account, initiator, content, mode, metadata } = message;
-    const kind = message.kind ?? 'user';
-    const head = await this.ledger.openHead(tx, message);
-    await this.checkRoom(tx, message);
-    const events = await this.ledger.append(tx, head, {
-      id: appendId,
-      writer: { kind: 'producer' },
-      activity: true,
-      events: [
-        {
-          type: 'message.accepted',
-          turn: { turnId, generation: 1 },
-          data: { content, mode, kind, initiator, ...(metadata && { metadata }) },
-        },
-      ],
-    });
-    await this.turns.place(tx, { account, turnId }, events[0]!.seq, head.nowMs);
-    const turn = await this.turns.find(tx, account, turnId);
-    return { turn: turn!, events };
-  }
-
-  /** The turn just inserted has no place yet, so it is not counted. */
   private async checkRoom(tx: Tx, message: PostedMessage): Promise<void> {
     const { sessionId } = message;
     if (message.mode === 'reject' && (await this.turns.live(tx, message)).length > 0) {
@@ -108,6 +96,11 @@ export class AdmissionGate {
 }
 
 const QUEUE_FULL_RETRY_S = 5;
+
+/** About what the message takes in a statement: UTF-8 needs up to three bytes for a UTF-16 unit. */
+function messageBytes(content: Content): number {
+  return typeof content === 'string' ? content.length * 3 : JSON.stringify(content).length * 3;
+}
 
 function sameMessage(known: TurnRow, digest: string): TurnRow {
   const { turnId } = known;

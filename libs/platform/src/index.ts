@@ -25,8 +25,10 @@ export {
 } from './sql/database-options.js';
 export { openDatabase, type OpenDatabase } from './sql/data-source.js';
 export type { Dialect } from './sql/dialect.js';
+export { ask, HELD, LOCK_RANK, type Question, RunAlone, type Statement, type Writing } from './sql/grouping.js';
 export { migrate } from './sql/migrate.js';
 export { inPairs, type SqlPart } from './sql/pairs.js';
+export type { RawTx, Work } from './sql/transaction-group.js';
 export { TRANSACTION_ATTEMPTS } from './sql/transaction-attempts.js';
 export { StepPoints } from './step-points.js';
 export { UnavailableError } from './unavailable.error.js';

@@ -33,5 +33,12 @@ export type {
 export { MODES } from './shapes.js';
 export type { Event, EventData, EventDraft, EventType, LiveDelta, Run, Stop, TextPiece } from './events.js';
 export type { RunOutcome } from './run-outcome.js';
-export { ButlerError, ERROR_STATUS, type ErrorCode, type ErrorFacts, type FieldError, StaleOwnerError } from './errors.js';
+export {
+  ButlerError,
+  ERROR_STATUS,
+  type ErrorCode,
+  type ErrorFacts,
+  type FieldError,
+  StaleOwnerError,
+} from './errors.js';
 export { decodeNotice, encodeNotice, type PodNotice } from './pod-notice.js';

@@ -3,9 +3,7 @@ import type { Ref } from './envelope.js';
 
 /** What is said on pod channels. All of it is a hint: the sweep finds what a lost notification would have told. */
 export type PodNotice =
-  | ({ type: 'wake' } & SessionKey)
-  | ({ type: 'stop' } & SessionKey & Ref)
-  | { type: 'renew'; partitions: number[] };
+  ({ type: 'wake' } & SessionKey) | ({ type: 'stop' } & SessionKey & Ref) | { type: 'renew'; partitions: number[] };
 
 export function encodeNotice(notice: PodNotice): string {
   return JSON.stringify(notice);

@@ -3,9 +3,7 @@ import type { Id } from './ids.js';
 import type { TerminalState, TurnState } from './turn-state.js';
 
 /** The public shapes of the contract. Times are ISO 8601 UTC in ms from the ledger's clock. */
-export type Part =
-  | { type: 'text'; text: string }
-  | { type: 'file'; url: string; mediaType: string; name?: string };
+export type Part = { type: 'text'; text: string } | { type: 'file'; url: string; mediaType: string; name?: string };
 export type Content = string | Part[];
 export const MODES = ['enqueue', 'steer', 'interrupt', 'reject'] as const;
 export type Mode = (typeof MODES)[number];

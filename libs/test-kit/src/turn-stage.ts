@@ -12,6 +12,7 @@ import {
   SystemRandomness,
   type Tx,
   UnavailableError,
+  type Work,
 } from '#platform';
 import { LiveEvents, SqlEventLedger } from '#event-ledger';
 import { Lease } from '#session-lock';
@@ -56,8 +57,8 @@ class OutageDatabase extends Database {
     return this.up(() => this.inner.execute(sql, values));
   }
 
-  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
-    return this.up(() => this.inner.transaction(work));
+  protected commitWith<T>(work: Work<T>): Promise<T> {
+    return this.up(() => this.inner['commitWith'](work));
   }
 
   ping(timeoutMs: number): Promise<boolean> {
@@ -158,26 +159,13 @@ export class TurnStage {
   ): Promise<void> {
     const { session } = this;
     await this.database.transaction(async (tx) => {
-      const { account, sessionId } = session;
       const initiator = 'ann';
-      const path = turnId;
-      await this.turns.insert(tx, {
-        account,
-        turnId,
-        sessionId,
-        parent: null,
-        path,
-        mode,
-        kind,
-        initiator,
-        metadata: null,
-        digest: 'd',
-      });
       const head = await this.ledger.openHead(tx, session);
-      const seq = head.nextSeq;
+      const place = { seq: head.nextSeq, nowMs: head.nowMs };
       const data = { content, mode, kind, initiator };
-      await this.produce(tx, head, { type: 'message.accepted', turn: { turnId, generation: 1 }, data });
-      await this.turns.place(tx, { account, turnId }, seq, head.nowMs);
+      this.produce(tx, head, { type: 'message.accepted', turn: { turnId, generation: 1 }, data });
+      const sent = { mode, kind, initiator, metadata: null, digest: 'd' };
+      this.turns.insert(tx, { ...session, turnId, parent: null, path: turnId, ...sent }, place);
     });
   }
 
@@ -187,9 +175,9 @@ export class TurnStage {
     await this.database.transaction(async (tx) => {
       const row = (await this.turns.lock(tx, session.account, turnId))!;
       const head = (await this.ledger.lockHead(tx, session))!;
-      const state = await this.turns.move(tx, row, 'stop', { nowMs: head.nowMs, stop });
+      const state = this.turns.move(tx, row, 'stop', { nowMs: head.nowMs, stop });
       const turn = { turnId, generation: row.generation };
-      await this.produce(
+      this.produce(
         tx,
         head,
         state === 'stopped'
@@ -224,8 +212,8 @@ export class TurnStage {
     return this.turns.find(this.database, this.session.account, turnId);
   }
 
-  private async produce(tx: Tx, head: Parameters<SqlEventLedger['append']>[1], event: EventDraft): Promise<void> {
-    await this.ledger.append(tx, head, { id: this.randomness.id(), writer: { kind: 'producer' }, events: [event] });
+  private produce(tx: Tx, head: Parameters<SqlEventLedger['append']>[1], event: EventDraft): void {
+    this.ledger.append(tx, head, { id: this.randomness.id(), writer: { kind: 'producer' }, events: [event] });
   }
 }
 

@@ -84,17 +84,18 @@ export abstract class Turns {
   /** A turn, locked until the transaction ends. */
   abstract lock(tx: Tx, account: Id, turnId: Id): Promise<TurnRow | null>;
 
-  /** Inserts a queued turn that has no place in the order yet: `place` follows in the same transaction. */
-  abstract insert(tx: Tx, turn: NewTurn): Promise<void>;
-
-  /** Gives a turn just inserted its place: `seq` is that of its `message.accepted`. */
-  abstract place(tx: Tx, turn: { account: Id; turnId: Id }, seq: number, nowMs: number): Promise<void>;
+  /**
+   * Inserts a queued turn with its place in the order: `seq` is that of its `message.accepted`. Written when the work is
+   * done. Two transactions with the same turnId: the second meets a duplicate key and is repeated.
+   */
+  abstract insert(tx: Tx, turn: NewTurn, place: { seq: number; nowMs: number }): TurnRow;
 
   /**
-   * Makes one move of the state table on a locked row of this generation. Answers the new state.
+   * Makes one move of the state table on a locked row of this generation; written when the work is done. Answers the new
+   * state, which the row has from now on.
    * @throws Error when the table does not allow the move or the row is another than the one locked: a fault in the caller
    */
-  abstract move(tx: Tx, row: TurnRow, move: TurnMove, facts: MoveFacts): Promise<TurnState>;
+  abstract move(tx: Tx, row: TurnRow, move: TurnMove, facts: MoveFacts): TurnState;
 
   /** The live turns of a session that have a place, by queueSeq. Read plainly: no lock (that brought deadlocks). */
   abstract live(runner: SqlRunner, session: SessionKey): Promise<LiveTurn[]>;

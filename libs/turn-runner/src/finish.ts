@@ -1,11 +1,13 @@
 import { Inject, Injectable } from '@nestjs/common';
 import {
+  afterMove,
   type Event,
   type EventDraft,
   type Id,
   isTerminal,
   type Ref,
   type RunOutcome,
+  sessionName,
   type TerminalState,
   type TurnMove,
 } from '#protocol';
@@ -58,7 +60,10 @@ export class Finish {
         exit.assertMayRecord();
         const held = this.steps.reach('finish.checked', { turnId: ref.turnId });
         if (held) await held;
-        return this.database.transaction((tx) => this.endIn(tx, ending, unclear));
+        return this.database.together((tx) => this.endIn(tx, ending, unclear), {
+          lane: sessionName(lease.session),
+          bytes: 0,
+        });
       },
     );
     await this.steps.reach('finish.committed', { turnId: ref.turnId, outcome: outcome.kind });
@@ -81,13 +86,15 @@ export class Finish {
     if (end.kind === 'stop' && row.state !== 'stop_requested') throw new Error('a turn was stopped without a request');
     const move: TurnMove = end.kind === 'fail' ? 'fail' : 'complete';
     const error = end.kind === 'fail' && row.state === 'running' ? { error: end.error } : {};
-    const state = (await this.turns.move(tx, row, move, { nowMs: head.nowMs, ...error })) as TerminalState;
-    const events = await this.ledger.append(tx, head, {
+    const state = afterMove(row.state, move) as TerminalState;
+    // The append comes first: it may be refused, and then nothing is left to be written.
+    const events = this.ledger.append(tx, head, {
       id: ending.appendId,
       writer: { kind: 'owner', epoch: lease.owner.epoch },
       events: [...interruptedResults(ref, ending.openCalls), lastEvent(row, ref, state, end)],
       activity: true,
     });
+    this.turns.move(tx, row, move, { nowMs: head.nowMs, ...error });
     return { outcome: { kind: 'ended', state }, events };
   }
 

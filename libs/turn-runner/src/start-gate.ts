@@ -7,6 +7,7 @@ import {
   isTerminal,
   type Ref,
   type RunOutcome,
+  sessionName,
   StaleOwnerError,
   type TurnError,
 } from '#protocol';
@@ -129,7 +130,10 @@ export class StartGate {
     await this.steps.reach('gate3.before', { turnId: ref.turnId });
     lease.assertTrusted();
     signal.throwIfAborted();
-    const decision = await this.database.transaction((tx) => this.decideIn(tx, passage));
+    const decision = await this.database.together((tx) => this.decideIn(tx, passage), {
+      lane: sessionName(lease.session),
+      bytes: 0,
+    });
     // Whatever was written was written under this epoch.
     if (decision.events.length > 0) lease.claimed = true;
     return decision;
@@ -163,21 +167,22 @@ export class StartGate {
     return this.ledger.appended(tx, head, passage.appendId, firstSeq);
   }
 
+  /** The append comes first: it may be refused, and then nothing is left to be written. */
   private async move(tx: Tx, head: SessionHead, row: TurnRow, passage: Passage): Promise<Decision> {
     const { session, owner } = passage.lease;
     const { nowMs } = head;
     const progress = row.state === 'queued' ? new TurnProgress() : await this.progress(tx, head, row, passage);
     if (row.state === 'stop_requested') {
-      await this.turns.move(tx, row, 'start', { nowMs });
       const data = { ...stopFacts(row), gate: 'start' as const };
-      const events = await this.append(tx, head, passage, progress, { type: 'turn.stopped', turn: passage.ref, data });
+      const events = this.append(tx, head, passage, progress, { type: 'turn.stopped', turn: passage.ref, data });
+      this.turns.move(tx, row, 'start', { nowMs });
       return { answer: { kind: 'ended', state: 'stopped' }, events };
     }
     if (progress.fruitlessAttempts >= this.settings.turnMaxAttempts) {
       const error = poisoned(progress.fruitlessAttempts);
-      await this.turns.move(tx, row, 'fail', { nowMs, error });
       const last: EventDraft = { type: 'turn.failed', turn: passage.ref, data: error };
-      const events = await this.append(tx, head, passage, progress, last);
+      const events = this.append(tx, head, passage, progress, last);
+      this.turns.move(tx, row, 'fail', { nowMs, error });
       return { answer: { kind: 'ended', state: 'failed' }, events };
     }
     const run = { attempt: progress.attempts + 1, podId: owner.podId, epoch: owner.epoch };
@@ -185,12 +190,9 @@ export class StartGate {
       row.state === 'queued'
         ? { type: 'turn.started', turn: passage.ref, data: run }
         : { type: 'turn.resumed', turn: passage.ref, data: { ...run, voids: progress.voidStep } };
-    await this.turns.move(tx, row, 'start', { nowMs, attempts: run.attempt });
-    const events = await this.ledger.append(tx, head, {
-      id: passage.appendId,
-      writer: writer(passage.lease),
-      events: [start],
-    });
+    const append = { id: passage.appendId, writer: writer(passage.lease), events: [start] };
+    const events = this.ledger.append(tx, head, append);
+    this.turns.move(tx, row, 'start', { nowMs, attempts: run.attempt });
     return { answer: await this.toStart(tx, row, { session, progress, events }), events };
   }
 
@@ -217,7 +219,7 @@ export class StartGate {
     row: TurnRow,
     { session, progress, events }: { session: Lease['session']; progress: TurnProgress; events: Event[] },
   ): Promise<Started> {
-    const [said] = await this.ledger.eventsAt(tx, session, [row.contentSeq!]);
+    const said = await this.ledger.eventAt(tx, session, row.contentSeq!);
     for (const event of events) progress.apply(event);
     const { content } = said!.data as EventData['message.accepted' | 'message.edited'];
     return { kind: 'started', content, progress, stopRequested: row.state === 'stop_requested' };

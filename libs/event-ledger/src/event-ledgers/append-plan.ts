@@ -1,9 +1,10 @@
 import type { Event, EventDraft } from '#protocol';
 import { StaleOwnerError } from '#protocol';
 import { wellFormedJson } from '#platform';
-import type { Append, SessionHead, Writer } from '../event-ledger.js';
+import type { Append, Writer } from '../event-ledger.js';
 import { EventTooLargeError } from '../event-too-large.error.js';
 import type { EventInsert } from './event-rows.js';
+import type { LockedHead } from './session-rows.js';
 
 /** How large the JSON of one event's data may be, in bytes of UTF-8. */
 export const EVENT_MAX_BYTES = 8 * 1024 * 1024;
@@ -24,13 +25,6 @@ export interface PreparedAppend {
   events: PreparedEvent[];
   /** About what it takes in a statement. */
   bytes: number;
-}
-
-/** A head with what an append changes beside its nextSeq. */
-export interface MovedHead {
-  head: SessionHead;
-  claimed: boolean;
-  active: boolean;
 }
 
 /** @throws EventTooLargeError */
@@ -55,8 +49,7 @@ function ownerChanged({ epoch, pod }: Extract<Writer, { kind: 'claim' }>): Event
  * Gives the append its seqs and moves the head on; touches no table.
  * @throws StaleOwnerError when the writer's epoch is refused; the head is as before then
  */
-export function planAppend(moved: MovedHead, append: PreparedAppend): { events: Event[]; rows: EventInsert[] } {
-  const { head } = moved;
+export function planAppend(head: LockedHead, append: PreparedAppend): { events: Event[]; rows: EventInsert[] } {
   assertEpoch(head, append.writer);
   const at = new Date(head.nowMs).toISOString();
   const events: Event[] = [];
@@ -80,14 +73,14 @@ export function planAppend(moved: MovedHead, append: PreparedAppend): { events: 
   }
   if (append.writer.kind === 'claim') {
     head.ownerEpoch = append.writer.epoch;
-    moved.claimed = true;
+    head.claimed = true;
   }
-  moved.active ||= append.activity;
+  head.active ||= append.activity;
   return { events, rows };
 }
 
 /** An owner writes with the newest epoch; a claim with a strictly higher one, so that of two with the same one wins. */
-function assertEpoch(head: SessionHead, writer: Writer): void {
+function assertEpoch(head: LockedHead, writer: Writer): void {
   if (writer.kind === 'producer') return;
   const accepted = writer.kind === 'owner' ? writer.epoch === head.ownerEpoch : writer.epoch > head.ownerEpoch;
   if (accepted) return;

@@ -1,5 +1,5 @@
-import type { Event, SessionKey } from '#protocol';
-import type { Row, SqlRunner, SqlValue } from '#platform';
+import { type Event, type SessionKey, sessionName } from '#protocol';
+import { LOCK_RANK, type Question, type Row, type Statement, type Writing } from '#platform';
 
 /** One INSERT holds at most so many rows and, unless it is one row, so many bytes of data. */
 const INSERT_MAX_ROWS = 1_000;
@@ -30,10 +30,32 @@ export function toEvent(row: Row): Event {
   } as Event;
 }
 
-export async function insertEvents(runner: SqlRunner, events: readonly EventInsert[]): Promise<void> {
-  for (const chunk of chunks(events)) {
-    const rows = Array(chunk.length).fill('(?, ?, ?, ?, ?, ?, ?, ?, ?)').join(', ');
-    const values: SqlValue[] = chunk.flatMap((event) => [
+/** Events to be stored: one statement for as many as it may hold. */
+export const INSERT_EVENT: Writing<EventInsert> = {
+  rank: 4,
+  statements: (rows) => [...chunks(rows)].map(insertEvents),
+};
+
+/** Single events by seq, asked for by many at once. */
+export const EVENT_AT: Question<{ session: SessionKey; seq: number }, Event | null> = {
+  rank: LOCK_RANK.reads,
+  name: ({ session, seq }) => `${sessionName(session)}/${seq}`,
+  async answer(runner, keys) {
+    const rows = await runner.query(
+      `SELECT account, session_id, ${EVENT_COLUMNS} FROM event
+       WHERE ${keys.map(() => '(account = ? AND session_id = ? AND seq = ?)').join(' OR ')}`,
+      keys.flatMap(({ session, seq }) => [session.account, session.sessionId, seq]),
+    );
+    const found = new Map(rows.map((row) => [`${row['account']}/${row['session_id']}/${row['seq']}`, toEvent(row)]));
+    return keys.map((key) => found.get(this.name(key)) ?? null);
+  },
+};
+
+function insertEvents(events: readonly EventInsert[]): Statement {
+  const rows = Array(events.length).fill('(?, ?, ?, ?, ?, ?, ?, ?, ?)').join(', ');
+  return {
+    sql: `INSERT INTO event (account, session_id, seq, event_id, type, turn_id, generation, at, data) VALUES ${rows}`,
+    values: events.flatMap((event) => [
       event.session.account,
       event.session.sessionId,
       event.seq,
@@ -43,12 +65,9 @@ export async function insertEvents(runner: SqlRunner, events: readonly EventInse
       event.generation,
       event.atMs,
       event.json,
-    ]);
-    await runner.execute(
-      `INSERT INTO event (account, session_id, seq, event_id, type, turn_id, generation, at, data) VALUES ${rows}`,
-      values,
-    );
-  }
+    ]),
+    matches: events.length,
+  };
 }
 
 function* chunks(events: readonly EventInsert[]): Generator<EventInsert[]> {

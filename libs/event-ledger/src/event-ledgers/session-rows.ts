@@ -1,10 +1,23 @@
-import type { Meta, SessionKey } from '#protocol';
-import { inPairs, type Row, type SqlRunner, type SqlValue, type Tx } from '#platform';
+import { type Meta, type SessionKey, sessionName } from '#protocol';
+import {
+  HELD,
+  inPairs,
+  LOCK_RANK,
+  type Question,
+  type Row,
+  type SqlPart,
+  type SqlRunner,
+  type SqlValue,
+  type Statement,
+  type Writing,
+} from '#platform';
 import type { SessionHead, SessionRow } from '../event-ledger.js';
-import type { MovedHead } from './append-plan.js';
 
 export const SESSION_COLUMNS =
   'account, session_id, title, metadata, digest, next_seq, owner_epoch, created_at, last_activity_at';
+
+/** The digest of a session that its first message has opened: equal to no creation's. */
+export const OPENED_BY_MESSAGE = '';
 
 export function toSession(row: Row): SessionRow {
   return {
@@ -28,64 +41,126 @@ export function namesSessions(sessions: readonly SessionKey[]): { sql: string; v
   );
 }
 
-/**
- * Locks these sessions' rows in the order of their key. With `skipLocked`, rows that another transaction holds are left
- * out; unknown sessions always are.
- */
-export async function lockHeads(
-  tx: Tx,
-  sessions: readonly SessionKey[],
-  { skipLocked }: { skipLocked: boolean },
-): Promise<SessionHead[]> {
-  const { dialect } = tx;
-  const named = namesSessions(sessions);
-  const rows = await tx.query(
-    `SELECT account, session_id, next_seq, owner_epoch, ${dialect.nowMs()} AS now_ms
-     FROM session ${dialect.forceIndex('PRIMARY')} WHERE ${named.sql} ORDER BY account, session_id
-     ${skipLocked ? dialect.forUpdateSkipLocked : dialect.forUpdate}`,
-    named.values,
-  );
-  return rows.map((row) => ({
-    session: { account: row['account'] as string, sessionId: row['session_id'] as string },
-    nextSeq: row['next_seq'] as number,
-    ownerEpoch: row['owner_epoch'] as number,
-    nowMs: row['now_ms'] as number,
-  }));
+/** A session's row, locked by a transaction and moved on by its appends; it is written when the work is done. */
+export class LockedHead implements SessionHead {
+  /** What its appends have changed beside `nextSeq`. */
+  claimed = false;
+  active = false;
+
+  constructor(
+    readonly session: SessionKey,
+    public nextSeq: number,
+    public ownerEpoch: number,
+    readonly nowMs: number,
+    /** The row is not there yet; its first message creates it. */
+    readonly isNew = false,
+  ) {}
 }
 
-/** Writes heads that appends have moved on; their rows are locked by this transaction. One statement. */
-export async function writeHeads(runner: SqlRunner, moved: readonly MovedHead[]): Promise<void> {
-  if (moved.length === 0) return;
+/**
+ * Locks sessions' rows, in the order of their key; null for an unknown session. Several that ask for one session get the
+ * same head, so their appends take consecutive seqs.
+ */
+export const LOCK_HEAD: Question<SessionKey, LockedHead | null> = {
+  rank: LOCK_RANK.session,
+  name: sessionName,
+  async answer(runner, keys, skipLocked) {
+    const { dialect } = runner;
+    const named = namesSessions(keys);
+    const rows = await runner.query(
+      `SELECT account, session_id, next_seq, owner_epoch, ${dialect.nowMs()} AS now_ms
+       FROM session ${dialect.forceIndex('PRIMARY')} WHERE ${named.sql} ORDER BY account, session_id
+       ${skipLocked ? dialect.forUpdateSkipLocked : dialect.forUpdate}`,
+      named.values,
+    );
+    const heads = new Map<string, LockedHead | typeof HELD>();
+    for (const row of rows) {
+      const session = { account: row['account'] as string, sessionId: row['session_id'] as string };
+      const numbers = [row['next_seq'], row['owner_epoch'], row['now_ms']] as [number, number, number];
+      heads.set(sessionName(session), new LockedHead(session, ...numbers));
+    }
+    const missing = keys.filter((key) => !heads.has(sessionName(key)));
+    if (skipLocked && missing.length > 0) {
+      for (const key of await present(runner, missing)) heads.set(sessionName(key), HELD);
+    }
+    return keys.map((key) => heads.get(sessionName(key)) ?? null);
+  },
+};
+
+/** Heads of sessions that are to be created. */
+export const NEW_HEAD: Question<SessionKey, LockedHead> = {
+  rank: LOCK_RANK.newSession,
+  name: sessionName,
+  async answer(runner, keys) {
+    const [row] = await runner.query<{ now_ms: number }>(`SELECT ${runner.dialect.nowMs()} AS now_ms`);
+    return keys.map(({ account, sessionId }) => new LockedHead({ account, sessionId }, 1, 0, row!.now_ms, true));
+  },
+};
+
+/** Heads that appends have moved on: new rows first, then one statement for all others. */
+export const WRITE_HEAD: Writing<LockedHead> = {
+  rank: 2,
+  statements(rows) {
+    const heads = [...new Set(rows)];
+    const created = heads.filter((head) => head.isNew);
+    const moved = heads.filter((head) => !head.isNew);
+    return [...(created.length > 0 ? [insertHeads(created)] : []), ...(moved.length > 0 ? [updateHeads(moved)] : [])];
+  },
+};
+
+async function present(runner: SqlRunner, keys: readonly SessionKey[]): Promise<SessionKey[]> {
+  const named = namesSessions(keys);
+  const rows = await runner.query<{ account: string; session_id: string }>(
+    `SELECT account, session_id FROM session WHERE ${named.sql}`,
+    named.values,
+  );
+  return rows.map((row) => ({ account: row.account, sessionId: row.session_id }));
+}
+
+/** Two that open the same session at once: the second meets a duplicate key, and its transaction is repeated. */
+function insertHeads(created: readonly LockedHead[]): Statement {
+  const sorted = [...created].sort((a, b) => (sessionName(a.session) < sessionName(b.session) ? -1 : 1));
+  return {
+    sql: `INSERT INTO session (${SESSION_COLUMNS}) VALUES ${sorted.map(() => '(?, ?, NULL, NULL, ?, ?, ?, ?, ?)').join(', ')}`,
+    values: sorted.flatMap(({ session, nextSeq, ownerEpoch, nowMs }) => [
+      ...[session.account, session.sessionId, OPENED_BY_MESSAGE, nextSeq, ownerEpoch, nowMs, nowMs],
+    ]),
+    matches: sorted.length,
+  };
+}
+
+function updateHeads(moved: readonly LockedHead[]): Statement {
   const sets = [
-    caseOfSession('next_seq', moved, (each) => each.head.nextSeq),
+    caseOfSession('next_seq', moved, (head) => head.nextSeq),
     caseOfSession(
       'owner_epoch',
-      moved.filter((each) => each.claimed),
-      (each) => each.head.ownerEpoch,
+      moved.filter((head) => head.claimed),
+      (head) => head.ownerEpoch,
     ),
     caseOfSession(
       'last_activity_at',
-      moved.filter((each) => each.active),
-      (each) => each.head.nowMs,
+      moved.filter((head) => head.active),
+      (head) => head.nowMs,
     ),
   ].filter((set) => set !== null);
-  const named = namesSessions(moved.map((each) => each.head.session));
-  await runner.execute(`UPDATE session SET ${sets.map((set) => set.sql).join(', ')} WHERE ${named.sql}`, [
-    ...sets.flatMap((set) => set.values),
-    ...named.values,
-  ]);
+  const named = namesSessions(moved.map((head) => head.session));
+  return {
+    sql: `UPDATE session SET ${sets.map((set) => set.sql).join(', ')} WHERE ${named.sql}`,
+    values: [...sets.flatMap((set) => set.values), ...named.values],
+    matches: moved.length,
+  };
 }
 
 /** Sets a column of several rows, to each its own value; of the others to what it is. */
 function caseOfSession(
   column: string,
-  moved: readonly MovedHead[],
-  valueOf: (moved: MovedHead) => number,
-): { sql: string; values: SqlValue[] } | null {
-  if (moved.length === 0) return null;
-  const cases = Array(moved.length).fill('WHEN account = ? AND session_id = ? THEN ?').join(' ');
+  heads: readonly LockedHead[],
+  valueOf: (head: LockedHead) => number,
+): SqlPart | null {
+  if (heads.length === 0) return null;
+  const cases = Array(heads.length).fill('WHEN account = ? AND session_id = ? THEN ?').join(' ');
   return {
     sql: `${column} = CASE ${cases} ELSE ${column} END`,
-    values: moved.flatMap((each) => [each.head.session.account, each.head.session.sessionId, valueOf(each)]),
+    values: heads.flatMap((head) => [head.session.account, head.session.sessionId, valueOf(head)]),
   };
 }

@@ -1,46 +1,51 @@
-import type { Event, Id, Meta, SessionKey } from '#protocol';
-import { sessionName } from '#protocol';
-import { type Database, placeholders, type SqlRunner, type SqlValue, type Tx, wellFormedJson } from '#platform';
+import { type Event, type Id, type Meta, type SessionKey, sessionName, StaleOwnerError } from '#protocol';
+import {
+  type Database,
+  placeholders,
+  type SqlRunner,
+  type SqlValue,
+  type Tx,
+  UnavailableError,
+  wellFormedJson,
+} from '#platform';
 import { type Append, EventLedger, type SessionHead, type SessionRow } from '../event-ledger.js';
-import { type MovedHead, planAppend, prepareAppend } from './append-plan.js';
-import { EVENT_COLUMNS, insertEvents, toEvent } from './event-rows.js';
-import { GroupedAppender } from './grouped-appender.js';
-import { lockHeads, namesSessions, SESSION_COLUMNS, toSession, writeHeads } from './session-rows.js';
+import { planAppend, prepareAppend, type PreparedAppend } from './append-plan.js';
+import { EVENT_AT, EVENT_COLUMNS, INSERT_EVENT, toEvent } from './event-rows.js';
+import {
+  LOCK_HEAD,
+  type LockedHead,
+  namesSessions,
+  NEW_HEAD,
+  SESSION_COLUMNS,
+  toSession,
+  WRITE_HEAD,
+} from './session-rows.js';
 
 /** Sessions asked for in one query. */
 const SESSIONS_PER_QUERY = 1_000;
-/** The digest of a session that its first message has opened: equal to no creation's. */
-const OPENED_BY_MESSAGE = '';
+
+/** So many appends whose outcome is unknown are remembered, to be looked for should they come again. */
+const DOUBTFUL_MAX = 1_000;
 
 /** The ledger in MySQL, MariaDB or SQLite. */
 export class SqlEventLedger extends EventLedger {
-  private readonly grouped: GroupedAppender;
+  /** Appends that were given up without a clear end, and the first seq at which their events could stand. */
+  private readonly doubtful = new Map<string, number>();
 
   constructor(private readonly database: Database) {
     super();
-    this.grouped = new GroupedAppender(database);
   }
 
   async lockHead(tx: Tx, session: SessionKey): Promise<SessionHead | null> {
-    const [head] = await lockHeads(tx, [session], { skipLocked: false });
-    return head ?? null;
+    return tx.ask(LOCK_HEAD, session);
   }
 
   async openHead(tx: Tx, session: SessionKey): Promise<SessionHead> {
-    const head = await this.lockHead(tx, session);
-    if (head) return head;
-    // Two that open the same one: the second meets a duplicate key, and its transaction is repeated.
-    await insertSession(tx, session, { title: null, metadata: null, digest: OPENED_BY_MESSAGE });
-    return (await this.lockHead(tx, session)) as SessionHead;
+    return (await tx.ask(LOCK_HEAD, session)) ?? (await tx.ask(NEW_HEAD, session));
   }
 
-  async append(tx: Tx, head: SessionHead, append: Append): Promise<Event[]> {
-    const moved: MovedHead = { head, claimed: false, active: false };
-    const { events, rows } = planAppend(moved, prepareAppend(append));
-    if (events.length === 0) return events;
-    await insertEvents(tx, rows);
-    await writeHeads(tx, [moved]);
-    return events;
+  append(tx: Tx, head: SessionHead, append: Append): Event[] {
+    return writeAppend(tx, head, prepareAppend(append));
   }
 
   async appended(tx: Tx, head: SessionHead, id: string, fromSeq: number): Promise<Event[]> {
@@ -54,7 +59,25 @@ export class SqlEventLedger extends EventLedger {
   }
 
   async appendGrouped(session: SessionKey, append: Append): Promise<Event[]> {
-    return this.grouped.append(session, prepareAppend(append));
+    const prepared = prepareAppend(append);
+    let firstSeq = this.doubtful.get(append.id) ?? null;
+    try {
+      const events = await this.database.together(
+        async (tx) => {
+          const head = await this.lockHead(tx, session);
+          if (!head) throw new StaleOwnerError(`there is no session ${session.sessionId} to write to`);
+          const earlier = firstSeq === null ? [] : await this.appended(tx, head, append.id, firstSeq);
+          firstSeq ??= head.nextSeq;
+          return earlier.length > 0 ? earlier : writeAppend(tx, head, prepared);
+        },
+        { lane: sessionName(session), bytes: prepared.bytes },
+      );
+      this.doubtful.delete(append.id);
+      return events;
+    } catch (error) {
+      if (error instanceof UnavailableError && firstSeq !== null) this.remember(append.id, firstSeq);
+      throw error;
+    }
   }
 
   async createSession(
@@ -130,6 +153,10 @@ export class SqlEventLedger extends EventLedger {
     return rows.map(toEvent);
   }
 
+  async eventAt(tx: Tx, session: SessionKey, seq: number): Promise<Event | null> {
+    return tx.ask(EVENT_AT, { session, seq });
+  }
+
   async lastSeqs(sessions: readonly SessionKey[]): Promise<number[]> {
     const lastSeqs = new Map<string, number>();
     for (let from = 0; from < sessions.length; from += SESSIONS_PER_QUERY) {
@@ -145,9 +172,24 @@ export class SqlEventLedger extends EventLedger {
     return sessions.map((session) => lastSeqs.get(sessionName(session)) ?? 0);
   }
 
+  private remember(appendId: string, firstSeq: number): void {
+    const [oldest] = this.doubtful.keys();
+    if (this.doubtful.size >= DOUBTFUL_MAX && oldest !== undefined) this.doubtful.delete(oldest);
+    this.doubtful.set(appendId, firstSeq);
+  }
+
   async ownerEpoch(session: SessionKey): Promise<number> {
     return (await this.findSession(session))?.ownerEpoch ?? 0;
   }
+}
+
+/** @throws StaleOwnerError; nothing is left to be written then */
+function writeAppend(tx: Tx, head: SessionHead, append: PreparedAppend): Event[] {
+  const locked = head as LockedHead;
+  const { events, rows } = planAppend(locked, append);
+  for (const row of rows) tx.write(INSERT_EVENT, row);
+  if (rows.length > 0) tx.write(WRITE_HEAD, locked);
+  return events;
 }
 
 async function findSession(runner: SqlRunner, session: SessionKey): Promise<SessionRow | null> {

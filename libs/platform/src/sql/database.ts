@@ -1,4 +1,7 @@
 import type { Dialect } from './dialect.js';
+import { GroupCommit, type GroupOptions } from './group-commit.js';
+import type { Question, Writing } from './grouping.js';
+import { type Outcome, SpoiledGroupError, TransactionGroup, type Work } from './transaction-group.js';
 import { TransactionScope } from './transaction-scope.js';
 
 export type SqlValue = string | number | boolean | null;
@@ -20,6 +23,12 @@ export interface Tx extends SqlRunner {
    * its locks, for its own trace before it does anything.
    */
   readonly uncertain: boolean;
+  /** Asks what others of the same group may ask too. All locks are taken in this way, so that their order holds. */
+  ask<K, V>(question: Question<K, V>, key: K): Promise<V>;
+  /** Leaves a row to be written when the work is done, together with those of its group. */
+  write<W>(writing: Writing<W>, row: W): void;
+  /** What this transaction has left to be written so far, rows of others in its group included. */
+  written<W>(writing: Writing<W>): readonly W[];
 }
 
 /**
@@ -30,6 +39,7 @@ export interface Tx extends SqlRunner {
 export abstract class Database implements SqlRunner {
   abstract readonly dialect: Dialect;
   protected readonly scope = new TransactionScope();
+  private readonly groups = new GroupCommit((works, skipLocked) => this.transact(works, skipLocked));
 
   /** A plain read, repeated after a lost connection. @throws UnavailableError */
   abstract query<R = Row>(sql: string, values?: readonly SqlValue[]): Promise<R[]>;
@@ -43,12 +53,44 @@ export abstract class Database implements SqlRunner {
    * Nothing slow may happen inside. An error thrown by `work` itself rolls back and is passed on.
    * @throws UnavailableError when the database cannot be reached or attempts are used up
    */
-  abstract transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  async transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+    this.refuseNested();
+    const [outcome] = await this.transact([work], false);
+    if ('error' in outcome!) throw outcome.error;
+    return outcome!.value;
+  }
+
+  /**
+   * The same, but sharing one transaction and one commit with whatever else arrives while another one is under way. Rows
+   * are locked by `ask` only. A work that would have to wait for a row is run by itself.
+   */
+  together<T>(work: (tx: Tx) => Promise<T>, options: GroupOptions): Promise<T> {
+    this.refuseNested();
+    return this.groups.join(work, options);
+  }
+
+  /**
+   * Runs `work` in one transaction, sends the statements that it hands back, and commits; repeats all of it as
+   * `transaction` says.
+   */
+  protected abstract commitWith<T>(work: Work<T>): Promise<T>;
 
   /** Whether the database answers, within `timeoutMs`. */
   abstract ping(timeoutMs: number): Promise<boolean>;
 
   abstract close(): Promise<void>;
+
+  private transact<T>(works: readonly ((tx: Tx) => Promise<T>)[], skipLocked: boolean): Promise<Outcome<T>[]> {
+    return this.commitWith(async (raw) => {
+      const group = new TransactionGroup(raw, skipLocked);
+      const outcomes = await group.run(works);
+      return { result: outcomes, statements: group.statements() };
+    }).catch((error: unknown) => {
+      // A single work has nobody to spoil: what it threw rolls it back.
+      if (error instanceof SpoiledGroupError && works.length === 1) return [{ error: error.cause }];
+      throw error;
+    });
+  }
 
   /** @throws Error when called from inside a transaction's work; whatever waits for the database in secret asks it */
   refuseNested(): void {

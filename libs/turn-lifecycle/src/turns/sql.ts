@@ -1,8 +1,10 @@
 import { type Id, partitionOf, type Ref, type SessionKey, sessionName, type TurnMove, type TurnState } from '#protocol';
-import { type Database, inPairs, placeholders, type SqlPart, type SqlRunner, type Tx, wellFormedJson } from '#platform';
+import { ask, type Database, inPairs, placeholders, RunAlone, type SqlPart, type SqlRunner, type Tx } from '#platform';
 import { type LiveTurn, type MoveFacts, type NewTurn, type SessionLoad, type TurnRow, Turns } from '../turns.js';
 import { planMove } from './turn-move.js';
-import { LIVE_COLUMNS, toLiveTurn, toTurn, TURN_COLUMNS } from './turn-rows.js';
+import { COUNT_QUEUED, FIND_TURN, inParts, LIVE_TURNS, LOCK_TURN } from './turn-questions.js';
+import { LIVE_COLUMNS, newTurnRow, toLiveTurn, toTurn, TURN_COLUMNS } from './turn-rows.js';
+import { INSERT_TURN, UPDATE_TURN } from './turn-writings.js';
 
 /** Sessions or turns asked for in one query. */
 const KEYS_PER_QUERY = 1_000;
@@ -13,75 +15,40 @@ export class SqlTurns extends Turns {
     super();
   }
 
-  async find(runner: SqlRunner, account: Id, turnId: Id): Promise<TurnRow | null> {
-    return findTurn(runner, account, turnId, '');
+  find(runner: SqlRunner | Tx, account: Id, turnId: Id): Promise<TurnRow | null> {
+    return ask(runner, FIND_TURN, { account, turnId });
   }
 
-  async lock(tx: Tx, account: Id, turnId: Id): Promise<TurnRow | null> {
-    return findTurn(tx, account, turnId, tx.dialect.forUpdate);
+  lock(tx: Tx, account: Id, turnId: Id): Promise<TurnRow | null> {
+    return tx.ask(LOCK_TURN, { account, turnId });
   }
 
-  async insert(tx: Tx, turn: NewTurn): Promise<void> {
-    const { account, turnId, sessionId, parent } = turn;
-    await tx.execute(
-      `INSERT INTO turn (account, turn_id, session_id, part, live, path, parent_session_id, parent_turn_id,
-         parent_generation, state, generation, mode, kind, initiator, metadata, digest, attempts)
-       VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, 'queued', 1, ?, ?, ?, ?, ?, 0)`,
-      [
-        account,
-        turnId,
-        sessionId,
-        partitionOf({ account, sessionId }),
-        turn.path,
-        parent?.sessionId ?? null,
-        parent?.turnId ?? null,
-        parent?.generation ?? null,
-        turn.mode,
-        turn.kind,
-        turn.initiator,
-        turn.metadata && wellFormedJson(turn.metadata),
-        turn.digest,
-      ],
-    );
+  insert(tx: Tx, turn: NewTurn, place: { seq: number; nowMs: number }): TurnRow {
+    // A group's other work has the same id: which of them was first, only its commit tells.
+    if (tx.written(INSERT_TURN).some((other) => other.account === turn.account && other.turnId === turn.turnId)) {
+      throw new RunAlone('the turn is being inserted by this very transaction');
+    }
+    const row = newTurnRow(turn, place);
+    tx.write(INSERT_TURN, row);
+    return row;
   }
 
-  async place(tx: Tx, turn: { account: Id; turnId: Id }, seq: number, nowMs: number): Promise<void> {
-    const matched = await tx.execute(
-      `UPDATE turn SET queue_seq = ?, accepted_seq = ?, content_seq = ?, accepted_at = ?, queued_at = ?
-       WHERE account = ? AND turn_id = ? AND queue_seq IS NULL AND live = 1`,
-      [seq, seq, seq, nowMs, nowMs, turn.account, turn.turnId],
-    );
-    if (matched !== 1) throw new Error(`turn ${turn.turnId} was not inserted by this transaction`);
-  }
-
-  async move(tx: Tx, row: TurnRow, move: TurnMove, facts: MoveFacts): Promise<TurnState> {
+  move(tx: Tx, row: TurnRow, move: TurnMove, facts: MoveFacts): TurnState {
+    const { account, turnId, generation, state: before } = row;
     const { state, columns } = planMove(row, move, facts);
-    const matched = await tx.execute(
-      `UPDATE turn SET ${columns.map(([column]) => `${column} = ?`).join(', ')}
-       WHERE account = ? AND turn_id = ? AND generation = ? AND state = ?`,
-      [...columns.map(([, value]) => value), row.account, row.turnId, row.generation, row.state],
-    );
-    if (matched !== 1) throw new Error(`turn ${row.turnId} is another than the row that was locked`);
+    tx.write(UPDATE_TURN, { key: { account, turnId, generation, state: before }, columns });
+    row.state = state;
     return state;
   }
 
-  async live(runner: SqlRunner, session: SessionKey): Promise<LiveTurn[]> {
-    const rows = await runner.query(
-      `SELECT ${LIVE_COLUMNS} FROM turn ${runner.dialect.forceIndex('turn_live')}
-       WHERE live = 1 AND part = ? AND account = ? AND session_id = ? AND queue_seq IS NOT NULL ORDER BY queue_seq`,
-      [partitionOf(session), session.account, session.sessionId],
-    );
-    return rows.map(toLiveTurn);
+  live(runner: SqlRunner | Tx, session: SessionKey): Promise<LiveTurn[]> {
+    return ask(runner, LIVE_TURNS, session);
   }
 
-  async countQueued(runner: SqlRunner, session: SessionKey): Promise<number> {
-    const [row] = await runner.query<{ queued: number }>(
-      `SELECT COUNT(*) AS queued FROM turn ${runner.dialect.forceIndex('turn_live')}
-       WHERE live = 1 AND part = ? AND account = ? AND session_id = ? AND queue_seq IS NOT NULL AND state = 'queued'
-         AND kind <> 'report'`,
-      [partitionOf(session), session.account, session.sessionId],
-    );
-    return row?.queued ?? 0;
+  async countQueued(runner: SqlRunner | Tx, session: SessionKey): Promise<number> {
+    const queued = await ask(runner, COUNT_QUEUED, session);
+    // Those that others of the group have just put in line count too.
+    return 'written' in runner ? queued + runner.written(INSERT_TURN).filter(counts(session)).length : queued;
   }
 
   async loads(sessions: readonly SessionKey[]): Promise<SessionLoad[]> {
@@ -184,35 +151,6 @@ function runningOf(row: LoadRow): SessionLoad['running'] {
   };
 }
 
-async function findTurn(runner: SqlRunner, account: Id, turnId: Id, locking: string): Promise<TurnRow | null> {
-  const [row] = await runner.query(`SELECT ${TURN_COLUMNS} FROM turn WHERE account = ? AND turn_id = ? ${locking}`, [
-    account,
-    turnId,
-  ]);
-  return row ? toTurn(row) : null;
-}
-
-/** These sessions, each with its partition: ranges of the index of live turns. */
-function inParts(sessions: readonly SessionKey[]): SqlPart {
-  const byPart = new Map<number, SessionKey[]>();
-  for (const session of sessions) {
-    const part = partitionOf(session);
-    byPart.set(part, [...(byPart.get(part) ?? []), session]);
-  }
-  const alternatives = [...byPart].map(([part, some]) => {
-    const named = inPairs(
-      'account',
-      'session_id',
-      some.map(({ account, sessionId }) => [account, sessionId] as const),
-    );
-    return { sql: `(part = ? AND ${named.sql})`, values: [part, ...named.values] };
-  });
-  return {
-    sql: `(${alternatives.map(({ sql }) => sql).join(' OR ')})`,
-    values: alternatives.flatMap(({ values }) => values),
-  };
-}
-
 /** What stands behind `after` in these partitions, as ranges of the index of live turns; null: nothing can. */
 function behind(partitions: readonly number[], after: LiveTurn | null): SqlPart | null {
   const whole = (parts: readonly number[]): SqlPart => ({
@@ -237,6 +175,10 @@ function behind(partitions: readonly number[], after: LiveTurn | null): SqlPart 
   if (later.length > 0) ranges.push(whole(later));
   if (ranges.length === 0) return null;
   return { sql: `(${ranges.map(({ sql }) => sql).join(' OR ')})`, values: ranges.flatMap(({ values }) => values) };
+}
+
+function counts(session: SessionKey): (turn: TurnRow) => boolean {
+  return (turn) => turn.account === session.account && turn.sessionId === session.sessionId && turn.kind !== 'report';
 }
 
 function* chunks<T>(keys: readonly T[]): Generator<readonly T[]> {

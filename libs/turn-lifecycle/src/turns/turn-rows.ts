@@ -1,6 +1,6 @@
 import type { Id, Kind, Meta, Mode, Ref, SRef, TurnError, TurnState } from '#protocol';
 import type { Row } from '#platform';
-import type { LiveTurn, TurnRow } from '../turns.js';
+import type { LiveTurn, NewTurn, TurnRow } from '../turns.js';
 
 export const TURN_COLUMNS =
   'account, turn_id, session_id, path, parent_session_id, parent_turn_id, parent_generation, state, generation, ' +
@@ -32,6 +32,16 @@ export function toTurn(row: Row): TurnRow {
     queuedAtMs: row['queued_at'] as number | null,
     startedAtMs: row['started_at'] as number | null,
     endedAtMs: row['ended_at'] as number | null,
+  };
+}
+
+/** A turn as it stands when its message has just been accepted with this seq. */
+export function newTurnRow(turn: NewTurn, { seq, nowMs }: { seq: number; nowMs: number }): TurnRow {
+  return {
+    ...turn,
+    ...{ state: 'queued', generation: 1, attempts: 0, absorbedBy: null, stop: null, error: null },
+    ...{ queueSeq: seq, acceptedSeq: seq, contentSeq: seq },
+    ...{ acceptedAtMs: nowMs, queuedAtMs: nowMs, startedAtMs: null, endedAtMs: null },
   };
 }
 

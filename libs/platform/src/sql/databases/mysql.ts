@@ -2,11 +2,13 @@ import type { Socket } from 'node:net';
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from 'mysql2';
 import type { DataSource } from 'typeorm';
 import { UnavailableError } from '../../unavailable.error.js';
-import { Database, type Row, type SqlValue, type Tx } from '../database.js';
+import { Database, type Row, type SqlValue } from '../database.js';
 import type { DatabaseDeps, DatabaseOptions } from '../database-options.js';
 import { MYSQL_DIALECT } from '../dialects.js';
+import { checkMatches, MismatchError, type Statement } from '../grouping.js';
 import { faultOf } from '../mysql-faults.js';
 import { AttemptFailedError, repeatAttempts } from '../transaction-attempts.js';
+import type { RawTx, Work } from '../transaction-group.js';
 
 /** Statements with more text than this are prepared: their values then travel as they are, not escaped and so longer. */
 const PREPARE_ABOVE_CHARS = 1_048_576;
@@ -40,11 +42,6 @@ export class MysqlDatabase extends Database {
     return (header as ResultSetHeader).affectedRows;
   }
 
-  async transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
-    this.refuseNested();
-    return repeatAttempts(this.deps, (uncertain) => this.attempt(work, uncertain));
-  }
-
   async ping(timeoutMs: number): Promise<boolean> {
     try {
       const connection = await this.acquire(timeoutMs);
@@ -75,17 +72,23 @@ export class MysqlDatabase extends Database {
     }
   }
 
-  private async attempt<T>(work: (tx: Tx) => Promise<T>, uncertain: boolean): Promise<T> {
+  protected commitWith<T>(work: Work<T>): Promise<T> {
+    return repeatAttempts(this.deps, (uncertain) => this.attempt(work, uncertain));
+  }
+
+  private async attempt<T>(work: Work<T>, uncertain: boolean): Promise<T> {
     const connection = await this.acquire();
     const tx = new MysqlTx(uncertain, (sql, values) => this.run(connection, sql, values));
     try {
-      const result = await this.scope.run(() => work(tx));
+      const { result, statements } = await this.scope.run(() => work(tx));
       tx.end();
-      if (tx.begun) await this.commit(connection);
+      if (tx.begun || statements.length > 0) await this.commit(connection, tx, statements);
       return result;
-    } catch (error) {
+    } catch (thrown) {
       tx.ended = true;
-      if (error instanceof AttemptFailedError) throw error;
+      if (thrown instanceof AttemptFailedError) throw thrown;
+      // Whatever the work made of it: a statement that failed decides.
+      const error = tx.failure ? tx.failure.error : thrown;
       const fault = faultOf(error);
       if (fault === 'lost') cutOff(connection);
       else if (tx.begun) await this.rollBack(connection);
@@ -97,14 +100,22 @@ export class MysqlDatabase extends Database {
     }
   }
 
-  /** Any failure but a clear refusal leaves the outcome open: whoever repeats the work has to look for its trace. */
-  private async commit(connection: PoolConnection): Promise<void> {
+  /**
+   * Sends what is left to be written and the COMMIT, in one round trip unless it is much. The server stops at the first
+   * statement that it refuses, so a clear refusal means that nothing was committed; any other failure leaves the outcome
+   * open, and whoever repeats the work has to look for its trace.
+   */
+  private async commit(connection: PoolConnection, tx: MysqlTx, statements: readonly Statement[]): Promise<void> {
+    const packets = inPackets(statements);
+    const last = packets.pop() ?? [];
+    for (const packet of packets) checkMatches(packet, await tx.send(packet));
     try {
       await this.deps.steps.reach('database.committing');
-      await this.run(connection, 'COMMIT', []);
+      const results = await tx.send(last, 'COMMIT');
       await this.deps.steps.reach('database.committed');
+      checkMatches(last, results);
     } catch (error) {
-      if (faultOf(error) === 'repeat') throw error;
+      if (error instanceof MismatchError || isRefusal(error)) throw error;
       cutOff(connection);
       throw new AttemptFailedError(true, error);
     }
@@ -182,15 +193,15 @@ function textLength(values: readonly SqlValue[]): number {
  * One attempt. After a statement has failed every further one fails in the same way: the server may have rolled back
  * already, and what came next would commit by itself.
  */
-class MysqlTx implements Tx {
+class MysqlTx implements RawTx {
   readonly dialect = MYSQL_DIALECT;
   begun = false;
   ended = false;
-  private failure: { error: unknown } | null = null;
+  failure: { error: unknown } | null = null;
 
   constructor(
     readonly uncertain: boolean,
-    private readonly send: (sql: string, values: readonly SqlValue[]) => Promise<unknown>,
+    private readonly sendText: (sql: string, values: readonly SqlValue[]) => Promise<unknown>,
   ) {}
 
   async query<R = Row>(sql: string, values: readonly SqlValue[] = []): Promise<R[]> {
@@ -199,6 +210,27 @@ class MysqlTx implements Tx {
 
   async execute(sql: string, values: readonly SqlValue[] = []): Promise<number> {
     return ((await this.run(sql, values)) as ResultSetHeader).affectedRows;
+  }
+
+  /** Sends statements in one round trip, and what else is given behind them; how many rows each has matched. */
+  async send(statements: readonly Statement[], behind?: string): Promise<number[]> {
+    const [only] = statements;
+    if (statements.length === 1 && textLength(only!.values) > PREPARE_ABOVE_CHARS) {
+      const header = await this.sendFirst(only!.sql, only!.values);
+      if (behind) await this.sendText(behind, []);
+      return [(header as ResultSetHeader).affectedRows];
+    }
+    const texts = [...statements.map(({ sql }) => sql), ...(behind ? [behind] : [])];
+    const before = this.begun ? 0 : 1;
+    if (!this.begun) texts.unshift('START TRANSACTION');
+    this.begun = true;
+    const results = await this.sendText(
+      texts.join('; '),
+      statements.flatMap(({ values }) => values),
+    );
+    // One statement by itself is answered by its result, several by a list of theirs.
+    const headers = (texts.length === 1 ? [results] : results) as ResultSetHeader[];
+    return headers.slice(before, before + statements.length).map(({ affectedRows }) => affectedRows);
   }
 
   /** @throws the first failure of a statement, should the work have swallowed it */
@@ -211,17 +243,44 @@ class MysqlTx implements Tx {
     if (this.ended) throw new Error('the transaction has ended');
     if (this.failure) throw this.failure.error;
     try {
-      if (this.begun) return await this.send(sql, values);
-      this.begun = true;
-      if (textLength(values) <= PREPARE_ABOVE_CHARS) {
-        const results = (await this.send(`START TRANSACTION; ${sql}`, values)) as unknown[];
-        return results[1];
-      }
-      await this.send('START TRANSACTION', []);
-      return await this.send(sql, values);
+      return await this.sendFirst(sql, values);
     } catch (error) {
       this.failure ??= { error };
       throw error;
     }
   }
+
+  /** Begins the transaction if this is its first statement. */
+  private async sendFirst(sql: string, values: readonly SqlValue[]): Promise<unknown> {
+    if (this.begun) return this.sendText(sql, values);
+    this.begun = true;
+    if (textLength(values) <= PREPARE_ABOVE_CHARS) {
+      const results = (await this.sendText(`START TRANSACTION; ${sql}`, values)) as unknown[];
+      return results[1];
+    }
+    await this.sendText('START TRANSACTION', []);
+    return this.sendText(sql, values);
+  }
+}
+
+/** Statements that may travel together. A large one travels by itself, prepared. */
+function inPackets(statements: readonly Statement[]): Statement[][] {
+  const packets: Statement[][] = [];
+  let length = Infinity;
+  for (const statement of statements) {
+    const own = statement.sql.length + textLength(statement.values);
+    if (length + own > PREPARE_ABOVE_CHARS) {
+      packets.push([]);
+      length = 0;
+    }
+    packets.at(-1)!.push(statement);
+    length += own;
+  }
+  return packets;
+}
+
+/** The server has answered, and said no. (Errors of the operating system have negative numbers.) */
+function isRefusal(error: unknown): boolean {
+  const { errno } = error as { errno?: unknown };
+  return typeof errno === 'number' && errno > 0 && faultOf(error) !== 'lost';
 }

@@ -1,12 +1,14 @@
 import type { DataSource } from 'typeorm';
 import { UnavailableError } from '../../unavailable.error.js';
 import { wellFormed } from '../../well-formed.js';
-import { Database, type Row, type SqlValue, type Tx } from '../database.js';
+import { Database, type Row, type SqlValue } from '../database.js';
 import type { DatabaseDeps, DatabaseOptions } from '../database-options.js';
 import { SQLITE_DIALECT } from '../dialects.js';
 import { FifoLane } from '../fifo-lane.js';
+import { checkMatches } from '../grouping.js';
 import { sqliteCode, type SqliteHandle, type SqliteStatement } from '../sqlite-handle.js';
 import { AttemptFailedError, repeatAttempts } from '../transaction-attempts.js';
+import type { RawTx, Work } from '../transaction-group.js';
 
 /** Prepared statements kept; beyond that all are dropped and prepared again when met. */
 const STATEMENTS_MAX = 500;
@@ -44,11 +46,6 @@ export class SqliteDatabase extends Database {
     return (await this.inLane(() => this.run(sql, values))) as number;
   }
 
-  async transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
-    this.refuseNested();
-    return repeatAttempts(this.deps, (uncertain) => this.inLane(() => this.attempt(work, uncertain)));
-  }
-
   async ping(): Promise<boolean> {
     return this.dataSource.isInitialized;
   }
@@ -68,21 +65,31 @@ export class SqliteDatabase extends Database {
     }
   }
 
-  private async attempt<T>(work: (tx: Tx) => Promise<T>, uncertain: boolean): Promise<T> {
+  protected commitWith<T>(work: Work<T>): Promise<T> {
+    return repeatAttempts(this.deps, (uncertain) => this.inLane(() => this.attempt(work, uncertain)));
+  }
+
+  private async attempt<T>(work: Work<T>, uncertain: boolean): Promise<T> {
     const tx = new SqliteTx(uncertain, (sql, values) => this.run(sql, values));
     let committing = false;
     try {
       this.run('BEGIN IMMEDIATE', []);
-      const result = await this.scope.run(() => work(tx));
+      const { result, statements } = await this.scope.run(() => work(tx));
       tx.end();
+      checkMatches(
+        statements,
+        statements.map(({ sql, values }) => this.run(sql, values) as number),
+      );
       committing = true;
       await this.deps.steps.reach('database.committing');
       this.run('COMMIT', []);
       await this.deps.steps.reach('database.committed');
       return result;
-    } catch (error) {
+    } catch (thrown) {
       tx.ended = true;
       this.rollBack();
+      // Whatever the work made of it: a statement that failed decides.
+      const error = tx.failure ? tx.failure.error : thrown;
       if (committing || REPEATABLE.test(sqliteCode(error) ?? '')) throw new AttemptFailedError(committing, error);
       throw error;
     }
@@ -116,10 +123,10 @@ function bindable(value: SqlValue): string | number | null {
 }
 
 /** One attempt. After a failed statement every further one fails in the same way, as on MySQL. */
-class SqliteTx implements Tx {
+class SqliteTx implements RawTx {
   readonly dialect = SQLITE_DIALECT;
   ended = false;
-  private failure: { error: unknown } | null = null;
+  failure: { error: unknown } | null = null;
 
   constructor(
     readonly uncertain: boolean,

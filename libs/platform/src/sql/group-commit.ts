@@ -1,0 +1,149 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { UnavailableError } from '../unavailable.error.js';
+import type { Tx } from './database.js';
+import { RunAlone } from './grouping.js';
+import { type Outcome } from './transaction-group.js';
+
+/** A group holds at most so many works and, unless it is a single one, so many bytes. */
+export const GROUP_MAX_WORKS = 128;
+export const GROUP_MAX_BYTES = 1024 * 1024;
+/** So many works at once run by themselves because they have to wait for a row; each takes a connection. */
+const ALONE_MAX = 4;
+/** So many works may wait, in number and in bytes. */
+const WAITING_MAX = 10_000;
+const WAITING_MAX_BYTES = 64 * 1024 * 1024;
+
+type Work<T> = (tx: Tx) => Promise<T>;
+/** Runs works in one transaction; see `TransactionGroup`. */
+type Transact = <T>(works: readonly Work<T>[], skipLocked: boolean) => Promise<Outcome<T>[]>;
+
+/** How a work goes with others. */
+export interface GroupOptions {
+  /** Works of one lane are run in the order in which they came. */
+  lane: string;
+  /** About how much it will write. */
+  bytes: number;
+}
+
+interface Entry extends GroupOptions {
+  work: Work<unknown>;
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Commits the works of many callers together: while one group's transaction is under way, what arrives joins the next.
+ *
+ * One group at a time. Beside it, at most ALONE_MAX works run by themselves: those that have to wait for a row of
+ * somebody else's, so that they delay no others, and those of a group that failed for another reason than the database
+ * being away, so that one bad work fails alone. While a lane's work runs by itself, the lane's later ones line up
+ * behind it.
+ */
+export class GroupCommit {
+  private readonly waiting: Entry[] = [];
+  private waitingCount = 0;
+  private waitingBytes = 0;
+  private running = false;
+  /** Lanes that run by themselves, with what waits in them. */
+  private readonly lanes = new Map<string, Entry[]>();
+  private readonly lanesToRun: string[] = [];
+  private alone = 0;
+  /** What runs here belongs to no caller: it must not look as if it were inside the first caller's transaction. */
+  private readonly outside = AsyncLocalStorage.snapshot();
+
+  constructor(private readonly transact: Transact) {}
+
+  /** @throws UnavailableError when too much waits already */
+  join<T>(work: Work<T>, options: GroupOptions): Promise<T> {
+    if (this.waitingCount >= WAITING_MAX || this.waitingBytes + options.bytes > WAITING_MAX_BYTES) {
+      const message = `${this.waitingCount} transactions wait for the database already`;
+      return Promise.reject(new UnavailableError('database', message));
+    }
+    return new Promise<T>((resolve, reject) => {
+      this.waitingCount++;
+      this.waitingBytes += options.bytes;
+      const entry: Entry = { ...options, work, resolve: resolve as (value: unknown) => void, reject };
+      const lane = this.lanes.get(entry.lane);
+      if (lane) lane.push(entry);
+      else this.line(entry);
+    });
+  }
+
+  private line(entry: Entry): void {
+    this.waiting.push(entry);
+    if (this.running) return;
+    this.running = true;
+    this.outside(() => void this.run());
+  }
+
+  private async run(): Promise<void> {
+    // What is called in the same tick as the first one joins its group.
+    await Promise.resolve();
+    while (this.waiting.length > 0) await this.commit(this.nextGroup());
+    this.running = false;
+  }
+
+  private nextGroup(): Entry[] {
+    let count = 0;
+    let bytes = 0;
+    for (const entry of this.waiting) {
+      if (count === GROUP_MAX_WORKS || (count > 0 && bytes + entry.bytes > GROUP_MAX_BYTES)) break;
+      bytes += entry.bytes;
+      count++;
+    }
+    return this.waiting.splice(0, count);
+  }
+
+  private async commit(group: Entry[]): Promise<void> {
+    try {
+      const works = group.map(({ work }) => work);
+      const outcomes = await this.transact(works, true);
+      for (const [at, entry] of group.entries()) {
+        const outcome = outcomes[at]!;
+        if ('error' in outcome && outcome.error instanceof RunAlone) this.goAlone(entry);
+        else this.settle(entry, outcome);
+      }
+    } catch (error) {
+      if (error instanceof UnavailableError) for (const entry of group) this.settle(entry, { error });
+      else for (const entry of group) this.goAlone(entry);
+    }
+  }
+
+  private settle(entry: Entry, outcome: Outcome<unknown>): void {
+    this.waitingCount--;
+    this.waitingBytes -= entry.bytes;
+    if ('error' in outcome) entry.reject(outcome.error);
+    else entry.resolve(outcome.value);
+  }
+
+  private goAlone(entry: Entry): void {
+    const lane = this.lanes.get(entry.lane);
+    if (lane) return void lane.push(entry);
+    // Those of the lane that are in line already follow it.
+    const behind = this.waiting.filter((other) => other.lane === entry.lane);
+    for (const other of behind) this.waiting.splice(this.waiting.indexOf(other), 1);
+    this.lanes.set(entry.lane, [entry, ...behind]);
+    this.lanesToRun.push(entry.lane);
+    if (this.alone === ALONE_MAX) return;
+    this.alone++;
+    this.outside(() => void this.runLanes());
+  }
+
+  private async runLanes(): Promise<void> {
+    for (let name = this.lanesToRun.shift(); name !== undefined; name = this.lanesToRun.shift()) {
+      const lane = this.lanes.get(name)!;
+      for (let entry = lane.shift(); entry; entry = lane.shift()) this.settle(entry, await this.runOne(entry));
+      this.lanes.delete(name);
+    }
+    this.alone--;
+  }
+
+  private async runOne({ work }: Entry): Promise<Outcome<unknown>> {
+    try {
+      const [outcome] = await this.transact([work], false);
+      return outcome!;
+    } catch (error) {
+      return { error };
+    }
+  }
+}

@@ -1,0 +1,60 @@
+import { partitionOf, type Ref, type TurnState } from '#protocol';
+import { type SqlValue, type Statement, wellFormedJson, type Writing } from '#platform';
+import type { TurnRow } from '../turns.js';
+
+const INSERT_COLUMNS =
+  'account, turn_id, session_id, part, live, path, parent_session_id, parent_turn_id, parent_generation, state, ' +
+  'generation, queue_seq, accepted_seq, content_seq, mode, kind, initiator, metadata, digest, attempts, accepted_at, queued_at';
+
+/** New turns, in the order of their key: two groups that insert the same ones wait for each other in one direction. */
+export const INSERT_TURN: Writing<TurnRow> = {
+  rank: 1,
+  statements(rows) {
+    const sorted = [...rows].sort((a, b) => (key(a) < key(b) ? -1 : 1));
+    const values = sorted.map(insertValues);
+    const places = `(${Array(values[0]!.length).fill('?').join(', ')})`;
+    return [
+      {
+        sql: `INSERT INTO turn (${INSERT_COLUMNS}) VALUES ${sorted.map(() => places).join(', ')}`,
+        values: values.flat(),
+        matches: sorted.length,
+      },
+    ];
+  },
+};
+
+/** One move of a locked turn: what it was, and the columns that change. */
+export interface TurnUpdate {
+  key: Ref & { account: string; state: TurnState };
+  columns: [string, SqlValue][];
+}
+
+/** Moves, in the order in which they were made. */
+export const UPDATE_TURN: Writing<TurnUpdate> = {
+  rank: 3,
+  statements: (updates) => updates.map(update),
+};
+
+function update({ key, columns }: TurnUpdate): Statement {
+  return {
+    sql: `UPDATE turn SET ${columns.map(([column]) => `${column} = ?`).join(', ')}
+          WHERE account = ? AND turn_id = ? AND generation = ? AND state = ?`,
+    values: [...columns.map(([, value]) => value), key.account, key.turnId, key.generation, key.state],
+    matches: 1,
+  };
+}
+
+function insertValues(turn: TurnRow): SqlValue[] {
+  const { account, turnId, sessionId, parent, metadata } = turn;
+  return [
+    ...[account, turnId, sessionId, partitionOf({ account, sessionId }), 1, turn.path],
+    ...[parent?.sessionId ?? null, parent?.turnId ?? null, parent?.generation ?? null],
+    ...[turn.state, turn.generation, turn.queueSeq, turn.acceptedSeq, turn.contentSeq, turn.mode, turn.kind],
+    ...[turn.initiator, metadata && wellFormedJson(metadata), turn.digest, turn.attempts],
+    ...[turn.acceptedAtMs, turn.queuedAtMs],
+  ];
+}
+
+function key({ account, turnId }: TurnRow): string {
+  return `${account}/${turnId}`;
+}
