@@ -18,9 +18,7 @@ import {
 } from '#message-queue';
 import { MemorySessionLocks, RedisSessionLocks, type SessionLocks } from '#session-lock';
 import { ManualClock } from '#test-kit';
-import { MemoryTurnRecords } from '../../libs/turn-lifecycle/src/turn-records/memory.js';
-import { RedisTurnRecords } from '../../libs/turn-lifecycle/src/turn-records/redis.js';
-import type { TurnRecords } from '../../libs/turn-lifecycle/src/turn-records.js';
+import { MemoryTurnRecords, RedisTurnRecords, type TurnRecords } from '#turn-lifecycle';
 
 export const TIMES = { leaseTtlMs: 30_000, turnRecordTtlMs: 259_200_000 };
 
@@ -50,7 +48,7 @@ export interface Nouns {
 }
 
 /** The server for tests; a run without one must not look like a run that passed. */
-export function testRedisUrl(): string {
+function testRedisUrl(): string {
   const url = process.env['TEST_REDIS_URL'];
   if (!url) throw new Error('TEST_REDIS_URL names no Redis: run the tests with npm test, or start one and name it');
   return url;

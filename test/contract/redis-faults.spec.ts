@@ -198,6 +198,15 @@ describe('a Redis that fails', () => {
     expect(await nouns.marks.states()).toHaveLength(PARTITIONS);
   }, 20_000);
 
+  it('falls silent without closing: a call that it swallowed fails in time, and the next connection serves', async () => {
+    wire.goSilent();
+    wire.recover();
+    const { error, tookMs } = await timed(nouns.locks.acquire(session, a1));
+    expect(error).toBeInstanceOf(UnavailableError);
+    expect(tookMs).toBeLessThan(3_000);
+    expect(await nouns.locks.acquire(session, a1)).toEqual({ kind: 'acquired' });
+  }, 20_000);
+
   it('falls silent without closing: the subscriber notices by itself and subscribes again', async () => {
     const hurried = await open(wire.url, new HurriedClock());
     const heard: string[] = [];
@@ -210,6 +219,20 @@ describe('a Redis that fails', () => {
     await until(() => heard.length > 0);
     await hurried.close();
   }, 20_000);
+
+  it('keeps no subscription for a channel that nobody listens to any more', async () => {
+    const subscribers = async (): Promise<unknown> => ((await admin('PUBSUB', 'NUMSUB', 'c')) as unknown[])[1];
+    const leave = [await coordination.channels.subscribe('c', () => undefined)];
+    leave.push(await coordination.channels.subscribe('c', () => undefined));
+    expect(await subscribers()).toBe(1);
+    leave[0]!();
+    // Subscribing again is answered after what was asked before it.
+    await coordination.channels.subscribe('d', () => undefined);
+    expect(await subscribers()).toBe(1);
+    leave[1]!();
+    await coordination.channels.subscribe('e', () => undefined);
+    expect(await subscribers()).toBe(0);
+  });
 
   it('cuts the subscriber: all channels are subscribed again, and that is told', async () => {
     const ears = await Promise.all(Array.from({ length: 1_200 }, (_, nth) => hear(nouns, `channel ${nth}`)));

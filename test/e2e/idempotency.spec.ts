@@ -93,14 +93,16 @@ test(
 test(
   'the same ids in two accounts, in one partition of Redis, are two sessions that know nothing of each other',
   onServers(async (stage) => {
-    const [pod] = await stage.start(['a']);
+    // No sweep, so that a session is served by the pod that its message was posted to.
+    const [pod, other] = await stage.start(['a', 'b'], { SWEEP_INTERVAL_MS: '60000' });
     const stranger = new Caller(neighbourOf({ account: caller.account, sessionId: 's1' }), caller.user);
     await caller.say(pod, 's1', 'say mine', 't1');
     expect(await caller.ended(pod, 's1', 't1')).toMatchObject({ state: 'completed', content: 'say mine' });
-    await stranger.say(pod, 's1', 'say theirs', 't1');
-    expect(await stranger.ended(pod, 's1', 't1')).toMatchObject({ state: 'completed', content: 'say theirs' });
+    await stranger.say(other, 's1', 'say theirs', 't1');
+    expect(await stranger.ended(other, 's1', 't1')).toMatchObject({ state: 'completed', content: 'say theirs' });
+    // Each is served where it was posted to: neither lease stands in the way of the other.
     expect((await caller.ownership(pod, 's1')).owner).toMatchObject({ podId: 'a', epoch: 1 });
-    expect((await stranger.ownership(pod, 's1')).owner).toMatchObject({ podId: 'a', epoch: 1 });
+    expect((await stranger.ownership(pod, 's1')).owner).toMatchObject({ podId: 'b', epoch: 1 });
   }),
 );
 

@@ -5,12 +5,14 @@ import { until } from './harness/until.js';
 import { Watcher } from './harness/watcher.js';
 
 const HEARTBEAT_MS = 15_000;
+/** No sweep: a session is served where it was posted to, and a watcher is told because it was told, not by a look. */
+const SETTINGS = { SWEEP_INTERVAL_MS: '60000' };
 const caller = new Caller();
 
 test(
   'a watcher at another pod than the owner sees every event as it happens, in order, once',
   onServers(async (stage) => {
-    const [owner, watched] = await stage.start(['owner', 'watched']);
+    const [owner, watched] = await stage.start(['owner', 'watched'], SETTINGS);
     await caller.say(owner, 's1', 'say warm up', 't0');
     await caller.ended(owner, 's1', 't0');
     const { lastSeq } = await caller.session(watched, 's1');
@@ -33,7 +35,7 @@ test(
 test(
   'text comes while it is spoken, in pieces that adjoin, before the whole reply',
   onServers(async (stage) => {
-    const [owner, watched] = await stage.start(['owner', 'watched']);
+    const [owner, watched] = await stage.start(['owner', 'watched'], SETTINGS);
     await caller.say(owner, 's1', 'say warm up', 't0');
     await caller.ended(owner, 's1', 't0');
     const watcher = await Watcher.open(caller, watched, 's1');
@@ -57,7 +59,7 @@ test(
 test(
   'a watcher that comes back at a third pod with Last-Event-ID goes on where it was, missing and repeating nothing',
   onServers(async (stage) => {
-    const [owner, second, third] = await stage.start(['owner', 'second', 'third']);
+    const [owner, second, third] = await stage.start(['owner', 'second', 'third'], SETTINGS);
     await caller.say(owner, 's1', 'say warm up', 't0');
     const first = await Watcher.open(caller, second, 's1', { after: 0 });
     await caller.say(owner, 's1', 'say one\nsleep 200\nsay two\nsleep 200\nsay three', 't1');
@@ -77,7 +79,7 @@ test(
 test(
   'after=0 tells the whole session and then goes on live',
   onServers(async (stage) => {
-    const [owner, watched] = await stage.start(['owner', 'watched']);
+    const [owner, watched] = await stage.start(['owner', 'watched'], SETTINGS);
     for (let at = 0; at < 10; at++) await caller.say(owner, 's1', 'say one\nsay two', `t${at}`);
     const watcher = await Watcher.open(caller, watched, 's1', { after: 0 });
     await watcher.sees('turn.completed', 't9');
@@ -91,7 +93,7 @@ test(
 test(
   'a pod that drains ends its streams with the cursor to go on from',
   onServers(async (stage) => {
-    const [owner, draining] = await stage.start(['owner', 'draining']);
+    const [owner, draining] = await stage.start(['owner', 'draining'], SETTINGS);
     await caller.say(owner, 's1', 'say one', 't1');
     const watcher = await Watcher.open(caller, draining, 's1', { after: 0 });
     await watcher.sees('turn.completed', 't1');
@@ -110,7 +112,7 @@ test(
 test(
   'a watcher is told nothing of another session or of a namesake in another account',
   onServers(async (stage) => {
-    const [pod] = await stage.start(['pod']);
+    const [pod] = await stage.start(['pod'], SETTINGS);
     const stranger = new Caller('other', 'ann');
     for (const each of [caller, stranger]) await each.say(pod, 's1', 'say mine', 't1');
     const watcher = await Watcher.open(caller, pod, 's1', { after: 0 });
@@ -128,7 +130,7 @@ test(
 test(
   'a quiet stream is kept alive by heartbeats',
   onServers(async (stage) => {
-    const [pod] = await stage.start(['pod']);
+    const [pod] = await stage.start(['pod'], SETTINGS);
     await caller.say(pod, 's1', 'say one', 't1');
     const watcher = await Watcher.open(caller, pod, 's1', { after: 0 });
     await until('a heartbeat', () => watcher.comments.includes('keep-alive'), HEARTBEAT_MS + 5000);

@@ -14,6 +14,9 @@ import {
 } from '#platform';
 import type { Foundations } from './foundations.js';
 
+/** Enough for a POD_ID never to have the same boot twice. */
+const BOOT_CHARS = 12;
+
 export interface PodParts extends Foundations {
   settings: Settings;
   clock: Clock;
@@ -34,7 +37,10 @@ export class PlatformModule {
       { provide: COORDINATION, useValue: coordination },
       { provide: Channels, useValue: coordination.channels },
       { provide: KeyNames, useValue: new KeyNames(settings.redisKeyPrefix) },
-      { provide: PodIdentity, useValue: new PodIdentity(settings.podId, randomness.id().slice(0, 8)) },
+      {
+        provide: PodIdentity,
+        useValue: new PodIdentity(settings.podId, randomness.id().replaceAll('-', '').slice(0, BOOT_CHARS)),
+      },
       Drain,
       CoordinationHealth,
     ];

@@ -1,5 +1,6 @@
 import { type DynamicModule, Global, Module, type Type } from '@nestjs/common';
 import { APP_FILTER, APP_GUARD, APP_PIPE, ModuleRef } from '@nestjs/core';
+import { TerminusModule } from '@nestjs/terminus';
 import { LoggerModule } from 'nestjs-pino';
 import { KeyNames } from '#protocol';
 import { Channels } from '#platform';
@@ -95,6 +96,8 @@ export class PodModule {
       module: PodModule,
       imports: [
         LoggerModule.forRoot(logging(parts.settings)),
+        // A probe that fails is no news for the log: who asks it knows.
+        TerminusModule.forRoot({ logger: false }),
         PlatformModule.of(parts),
         ...[
           SessionLockModule,

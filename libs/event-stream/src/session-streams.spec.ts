@@ -22,6 +22,7 @@ class World {
   at: (place: Place) => Promise<void> | void = () => {};
   lost = false;
   queries = 0;
+  readonly limits: number[] = [];
   readonly streams = new SessionStreams(
     {
       findSession: async () => {
@@ -30,6 +31,7 @@ class World {
         return row;
       },
       events: async (_, after, limit) => {
+        this.limits.push(limit);
         await this.at('read');
         const page = this.log.slice(after, after + limit);
         await this.at('answer');
@@ -185,6 +187,17 @@ describe('a watcher', () => {
     world.tell({ kind: 'events', events: [], lastSeq: 4 });
     await world.clock.advance(0);
     expect(reader.seqs).toEqual([2, 3, 4]);
+    reader.vanish();
+  });
+
+  it('takes few events at once while they are large, and many while they are small', async () => {
+    const world = new World();
+    for (let each = 0; each < 900; each++) world.commit(each < 100 ? 'x'.repeat(100_000) : '');
+    const reader = new Reader(world.streams, 0);
+    await world.clock.advance(0);
+    expect(reader.seqs).toEqual(range(1, 900));
+    expect(world.limits.slice(0, 5)).toEqual([8, 4, 8, 4, 8]);
+    expect(Math.max(...world.limits)).toBe(256);
     reader.vanish();
   });
 

@@ -3,8 +3,10 @@ import { type Clock, UnavailableError } from '#platform';
 import type { EventLedger } from '#event-ledger';
 import { type EndReason, eventItem, type LiveItem, type StreamFrame } from './stream-frame.js';
 
-/** Events of one read of the ledger. */
-const PAGE = 200;
+/** Events of one read of the ledger, at most; fewer while they are so large that a page of them would be over its size. */
+const PAGE_MAX_EVENTS = 256;
+const FIRST_PAGE_EVENTS = 8;
+const PAGE_CHARS = 512 * 1024;
 /** What waits for one watcher at most; one that is further behind is cut off. */
 export const WATCH_MAX_FRAMES = 1000;
 export const WATCH_MAX_CHARS = 4 * 1024 * 1024;
@@ -32,6 +34,7 @@ export interface WatchDeps {
  */
 export class SessionWatch implements AsyncIterable<StreamFrame> {
   private stale = true;
+  private pageEvents = FIRST_PAGE_EVENTS;
   private readonly waiting: LiveItem[] = [];
   private waitingChars = 0;
   private ending: EndReason | 'left' | null = null;
@@ -105,13 +108,16 @@ export class SessionWatch implements AsyncIterable<StreamFrame> {
 
   private async *catchUp(): AsyncGenerator<LiveItem, void, undefined> {
     this.stale = false;
-    const events = await this.read();
-    for (const event of events) {
+    const limit = this.pageEvents;
+    const page = (await this.read(limit)).map((event) => ({ seq: event.seq, item: eventItem(event) }));
+    const chars = page.reduce((sum, { item }) => sum + item.json.length, 0);
+    this.pageEvents = chars > PAGE_CHARS ? Math.ceil(limit / 2) : Math.min(limit * 2, PAGE_MAX_EVENTS);
+    for (const { seq, item } of page) {
       if (this.ending) return;
-      this.cursor = event.seq;
-      yield eventItem(event);
+      this.cursor = seq;
+      yield item;
     }
-    if (events.length === PAGE) this.reread();
+    if (page.length === limit) this.reread();
     else this.dropOutdated();
   }
 
@@ -133,10 +139,10 @@ export class SessionWatch implements AsyncIterable<StreamFrame> {
   }
 
   /** While the ledger is away the reader stays, and is served when it is back. */
-  private async read(): Promise<Event[]> {
+  private async read(limit: number): Promise<Event[]> {
     while (!this.ending) {
       try {
-        return await this.deps.ledger.events(this.deps.session, this.cursor, PAGE);
+        return await this.deps.ledger.events(this.deps.session, this.cursor, limit);
       } catch (error) {
         if (!(error instanceof UnavailableError)) throw error;
         await this.deps.clock.sleep(LEDGER_RETRY_MS, this.closing.signal).catch(() => {});

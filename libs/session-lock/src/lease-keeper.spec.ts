@@ -146,7 +146,7 @@ describe('the lease keeper', () => {
     it('that has run out is not brought back by a late answer', async () => {
       const lease = await acquired();
       await clock.advance(RENEW_MS);
-      clock.stall(TRUST_MS);
+      clock.stall(TRUST_MS - 1);
       locks.renewals[0]!.answer(true);
       await clock.advance(0);
       expect([lease.trusted, lost]).toEqual([false, [lease]]);

@@ -1,5 +1,4 @@
-export { type HeldStep, HeldSteps } from './held-steps.js';
 export { ManualClock } from './manual-clock.js';
 export { modelInputFaults } from './model-input-validator.js';
 export { ALL_SCHEMAS, DATABASE_KINDS, type DatabaseKind, TestDatabase } from './test-database.js';
-export { firstTry, RecordedLive, TurnStage } from './turn-stage.js';
+export { firstTry, TurnStage } from './turn-stage.js';

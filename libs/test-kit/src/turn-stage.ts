@@ -23,7 +23,7 @@ import { ManualClock } from './manual-clock.js';
 import { ALL_SCHEMAS } from './test-database.js';
 
 /** What watchers would have been told. */
-export class RecordedLive extends LiveEvents {
+class RecordedLive extends LiveEvents {
   readonly events: Event[] = [];
   readonly deltas: LiveDelta[] = [];
 

@@ -24,7 +24,7 @@ export async function untilAnswered<T>(
 }
 
 /** Resolves after `ms`, or as soon as the signal aborts. */
-export async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   await clock.sleep(ms, signal).catch(() => undefined);
 }
 

@@ -1,7 +1,7 @@
 import { cutBefore } from './surrogates.js';
 
 /** The largest output of a tool that is recorded, in bytes of its JSON. */
-export const TOOL_OUTPUT_MAX_BYTES = 262_144;
+const TOOL_OUTPUT_MAX_BYTES = 262_144;
 
 /** A tool's output as it is recorded: plain JSON, bounded. */
 export interface ToolOutput {

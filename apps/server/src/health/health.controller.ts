@@ -1,6 +1,11 @@
-import { Controller, Get, Inject, Res } from '@nestjs/common';
+import { Controller, Get, Inject, Res, ServiceUnavailableException } from '@nestjs/common';
 import { ApiOperation, ApiTags } from '@nestjs/swagger';
-import type { HealthCheckResult, HealthIndicatorResult } from '@nestjs/terminus';
+import {
+  type HealthCheckResult,
+  HealthCheckService,
+  type HealthIndicatorFunction,
+  HealthIndicatorService,
+} from '@nestjs/terminus';
 import type { Response } from 'express';
 import { CoordinationHealth, Database, Drain } from '#platform';
 import { Open } from '../auth/caller.guard.js';
@@ -11,20 +16,20 @@ const PROBE_LIMIT_MS = 800;
 
 const FINE: HealthCheckResult = { status: 'ok', info: {}, error: {}, details: {} };
 
-/**
- * Probes, in the format of terminus. Its checks are not used: they answer 503 to every probe once a shutdown has begun,
- * also to the one about life, and a pod that hands its turns over must not be killed for that.
- */
+/** Probes, in the format of terminus. */
 @ApiTags('health')
 @Open()
 @Controller('health')
 export class HealthController {
   constructor(
+    @Inject(HealthCheckService) private readonly health: HealthCheckService,
+    @Inject(HealthIndicatorService) private readonly indicators: HealthIndicatorService,
     @Inject(Database) private readonly database: Database,
     @Inject(CoordinationHealth) private readonly coordination: CoordinationHealth,
     @Inject(Drain) private readonly drain: Drain,
   ) {}
 
+  /** Not by terminus' check, which fails in a shutdown: a pod that hands its turns over must not be killed for that. */
   @Get('live')
   @ApiOperation({
     summary: 'Whether the process lives',
@@ -49,27 +54,23 @@ export class HealthController {
   @Answers(200, 'Health')
   @Answers(503, 'Health')
   async ready(@Res({ passthrough: true }) response: Response): Promise<HealthCheckResult> {
-    const [ledger, coordination] = await Promise.all([
-      this.database.ping(PROBE_LIMIT_MS),
-      this.coordination.ping(PROBE_LIMIT_MS),
-    ]);
-    const draining = this.drain.started;
-    const up = { ledger, coordination, serving: !draining };
-    if (!ledger || !coordination || draining) response.status(503);
-    return resultOf(up, draining);
+    try {
+      return await this.health.check([
+        this.indicator('ledger', () => this.database.ping(PROBE_LIMIT_MS)),
+        this.indicator('coordination', () => this.coordination.ping(PROBE_LIMIT_MS)),
+        this.indicator('serving', () => Promise.resolve(!this.drain.started)),
+      ]);
+    } catch (error) {
+      if (!(error instanceof ServiceUnavailableException)) throw error;
+      response.status(503);
+      return error.getResponse() as HealthCheckResult;
+    }
   }
-}
 
-function resultOf(up: Record<string, boolean>, draining: boolean): HealthCheckResult {
-  const named = Object.entries(up).map(([name, isUp]): HealthIndicatorResult => ({
-    [name]: { status: isUp ? 'up' : 'down' },
-  }));
-  const merge = (status: string): HealthIndicatorResult =>
-    Object.assign(
-      {},
-      ...named.filter((result) => Object.values(result)[0]!.status === status),
-    ) as HealthIndicatorResult;
-  const error = merge('down');
-  const status = draining ? 'shutting_down' : Object.keys(error).length > 0 ? 'error' : 'ok';
-  return { status, info: merge('up'), error, details: { ...merge('up'), ...error } };
+  private indicator(name: string, isUp: () => Promise<boolean>): HealthIndicatorFunction {
+    return async () => {
+      const indicator = this.indicators.check(name);
+      return (await isUp()) ? indicator.up() : indicator.down();
+    };
+  }
 }

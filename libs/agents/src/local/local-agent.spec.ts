@@ -75,7 +75,7 @@ describe('the local agent', () => {
         'All of it looks healthy.',
         '- Load (1/5/15 min) is 0.5 / 0.4 / 0.3 on 4 CPUs, 0.10 per CPU: there is room. Up for 2 h.',
         '- Of 16.0 GiB of memory 10.0 GiB (63%) are available: plenty. This process holds 205 MiB (1%).',
-        '- Disk: / is 40% used with 60.0 GiB left; /work is 40% used with 60.0 GiB left: enough space.',
+        '- Disk: / is 40% used with 60.0 GiB left: enough space.',
         '- Your sessions: 1 running, 0 queued, 2 idle. The latest: Night alerts (running).',
         'Nothing calls for a next step; comparing these figures again in a while is enough.',
       ].join('\n'),
@@ -85,12 +85,12 @@ describe('the local agent', () => {
 
   it('puts the worst finding first and says what to look at next', async () => {
     const reply = await ask('memory and disk?', {
-      disk: async (path) => ({ path, totalBytes: 100 * GIB, freeBytes: 4 * GIB }),
+      disk: async (path) => ({ path, totalBytes: 100 * GIB, freeBytes: (path === '/' ? 60 : 4) * GIB }),
     });
     const lines = reply.split('\n');
     expect(lines[0]).toBe('Something needs you now.');
-    expect(lines[1]).toContain('96% used');
-    expect(lines.at(-1)).toMatch(/^Next I would find the largest folders below \//);
+    expect(lines[1]).toContain('/ is 40% used with 60.0 GiB left; /work is 96% used');
+    expect(lines.at(-1)).toMatch(/^Next I would find the largest folders below \/work/);
   });
 
   it('answers in the language of the question', async () => {

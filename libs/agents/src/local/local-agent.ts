@@ -45,10 +45,9 @@ export class LocalAgent extends Agent {
       await turn.model((step) => this.stream(step, capabilities(language)));
       return;
     }
-    const names = topics.map(({ name }) => name);
     const { toolCalls } = await turn.model(async (step) => {
-      await this.stream(step, plan(names, language));
-      return { toolCalls: names.map((name) => ({ callId: `look-${name}`, name, input: {} })) };
+      await this.stream(step, plan(topics, language));
+      return { toolCalls: topics.map(({ name }) => ({ callId: `look-${name}`, name, input: {} })) };
     });
     const results = await turn.tools(toolCalls, this.toolbox(turn.session.account));
     const findings = topics.map((topic, at) => findingOf(topic, results[at]!, language));

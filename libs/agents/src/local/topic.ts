@@ -17,6 +17,8 @@ export interface Finding {
 export interface Topic<Figures> {
   /** The name of its tool, too. */
   readonly name: string;
+  /** What it is called in a reply. */
+  readonly label: Record<Language, string>;
   /** Recognises a question, in either language. */
   readonly words: RegExp;
   /** Measures. The result is recorded, so it is plain JSON. */

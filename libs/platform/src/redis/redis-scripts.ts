@@ -1,9 +1,14 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import type { RedisConnection } from './redis-connection.js';
+import type { Redis } from 'ioredis';
 
 /** Runs one script as one step. All keys are of one partition. @throws UnavailableError */
 export type Script<Reply> = (keys: readonly string[], args: readonly (string | number)[]) => Promise<Reply>;
+
+/** What runs commands: see RedisConnection. */
+interface Runner {
+  run<T>(command: (redis: Redis) => Promise<T>): Promise<T>;
+}
 
 /** The functions that every script may call. */
 const SHARED = ['holds', 'grow', 'facts']
@@ -16,7 +21,7 @@ const SHARED = ['holds', 'grow', 'facts']
  * RedisConnection.
  */
 export class RedisScripts {
-  constructor(private readonly connection: RedisConnection) {}
+  constructor(private readonly connection: Runner) {}
 
   /** The script in this file. `Reply` is what its head says that it answers. */
   load<Reply>(file: URL): Script<Reply> {

@@ -18,6 +18,7 @@ const RISING_FACTOR = 1.5;
 export function loadTopic(machine: Machine): Topic<LoadFigures> {
   return {
     name: 'load',
+    label: { en: 'load', zh: '负载' },
     words:
       /\b(loads?|cpus?|busy|slow|uptime|processors?|lag(gy)?)\b|负载|处理器|运行时间|运行了?多久|繁忙|卡顿|很慢|变慢/i,
     measure() {
@@ -39,8 +40,8 @@ function judge(figures: LoadFigures, language: Language): Finding {
     const meaning = { ok: '还有余量', watch: '比较忙', alarm: '任务在排队等 CPU' }[level];
     return {
       level: isRising && level === 'ok' ? 'watch' : level,
-      says: `负载(1/5/15 分钟)${loads},${cpus} 个 CPU,平均每个 ${perCpu.toFixed(2)}:${meaning}${isRising ? ',而且最近一分钟在上升' : ''}。已运行 ${uptimeHours} 小时。`,
-      next: level !== 'ok' || isRising ? '看哪些进程占用 CPU 最多(top -o %CPU)' : null,
+      says: `负载（1/5/15 分钟）${loads}，${cpus} 个 CPU，平均每个 ${perCpu.toFixed(2)}：${meaning}${isRising ? '，而且最近一分钟在上升' : ''}。已运行 ${uptimeHours} 小时。`,
+      next: level !== 'ok' || isRising ? '看哪些进程占用 CPU 最多（top -o %CPU）' : null,
     };
   }
   const meaning = { ok: 'there is room', watch: 'it is busy', alarm: 'tasks wait for a CPU' }[level];

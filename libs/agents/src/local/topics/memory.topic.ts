@@ -17,6 +17,7 @@ const PROCESS_LARGE_PERCENT = 25;
 export function memoryTopic(machine: Machine): Topic<MemoryFigures> {
   return {
     name: 'memory',
+    label: { en: 'memory', zh: '内存' },
     words: /\b(memory|ram|rss|heap|oom|swap|leak(s|ing)?)\b|内存|泄漏/i,
     measure: () => Promise.resolve(machine.memory()),
     judge,
@@ -32,9 +33,9 @@ function judge({ totalBytes, availableBytes, processBytes }: MemoryFigures, lang
     const meaning = available < SHORT_PERCENT ? '快用完了' : available < TIGHT_PERCENT ? '偏紧' : '充足';
     return {
       level,
-      says: `内存共 ${size(totalBytes)},可用 ${size(availableBytes)}(${available}%):${meaning}。本进程常驻 ${size(processBytes)}(${own}%)。`,
+      says: `内存共 ${size(totalBytes)}，可用 ${size(availableBytes)}（${available}%）：${meaning}。本进程常驻 ${size(processBytes)}（${own}%）。`,
       next:
-        level === 'ok' ? null : isLarge ? '给本进程做堆快照,找是什么在增长' : '按内存给进程排序(ps aux --sort=-rss)',
+        level === 'ok' ? null : isLarge ? '给本进程做堆快照，找是什么在增长' : '按内存给进程排序（ps aux --sort=-rss）',
     };
   }
   const meaning = available < SHORT_PERCENT ? 'nearly used up' : available < TIGHT_PERCENT ? 'tight' : 'plenty';

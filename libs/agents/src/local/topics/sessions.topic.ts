@@ -13,6 +13,7 @@ const JAM_FACTOR = 3;
 export function sessionsTopic(sessions: OwnSessions): Topic<SessionFigures> {
   return {
     name: 'sessions',
+    label: { en: 'your sessions', zh: '你的会话' },
     words: /\b(sessions?|turns?|queues?|queued|conversations?|backlog|butlers?)\b|会话|队列|排队|积压|对话/i,
     measure: (account) => sessions.look(account, LATEST),
     judge,
@@ -30,8 +31,8 @@ function judge({ counts: { idle, queued, running }, latest }: SessionFigures, la
   if (zh) {
     return {
       level,
-      says: `你的会话:运行 ${running},排队 ${queued},空闲 ${idle}${isJammed ? ';排队的明显多于运行的' : ''}。${list.length > 0 ? `最近的:${list.join('、')}。` : ''}`,
-      next: isJammed ? '看是否有会话长时间没有新事件,以及各 pod 是否已满' : null,
+      says: `你的会话：运行 ${running}，排队 ${queued}，空闲 ${idle}${isJammed ? '；排队的明显多于运行的' : ''}。${list.length > 0 ? `最近的：${list.join('、')}。` : ''}`,
+      next: isJammed ? '看是否有会话长时间没有新事件，以及各 pod 是否已满' : null,
     };
   }
   return {
