@@ -128,7 +128,7 @@ describe.each(DATABASE_KINDS)('the event ledger on %s', (kind) => {
     const held = new Promise<void>((resolve) => (commit = resolve));
     const first = database.transaction(async (tx) => {
       const head = (await ledger.lockHead(tx, session))!;
-      await ledger.append(tx, head, { id: 'first', writer: PRODUCER, events: [text('two')] });
+      ledger.append(tx, head, { id: 'first', writer: PRODUCER, events: [text('two')] });
       numbered();
       await held;
     });
@@ -271,11 +271,11 @@ describe.each(DATABASE_KINDS)('the sessions on %s', (kind) => {
     await database.execute(`UPDATE session SET last_activity_at = 1000 WHERE account = 'list'`);
     await database.transaction(async (tx) => {
       const active = (await ledger.lockHead(tx, sessions[4]!))!;
-      await ledger.append(tx, active, { id: 'a', writer: PRODUCER, events: [text('hello')], activity: true });
+      ledger.append(tx, active, { id: 'a', writer: PRODUCER, events: [text('hello')], activity: true });
     });
     await database.transaction(async (tx) => {
       const silent = (await ledger.lockHead(tx, sessions[5]!))!;
-      await ledger.append(tx, silent, { id: 'b', writer: PRODUCER, events: [text('step')] });
+      ledger.append(tx, silent, { id: 'b', writer: PRODUCER, events: [text('step')] });
     });
     const listed: string[] = [];
     for (let after = null, more = true; more;) {
@@ -292,7 +292,7 @@ describe.each(DATABASE_KINDS)('the sessions on %s', (kind) => {
     const session = { account: 'acc', sessionId: 'last' };
     await database.transaction(async (tx) => {
       const head = await ledger.openHead(tx, session);
-      await ledger.append(tx, head, { id: 'a', writer: PRODUCER, events: [text('a'), text('b')] });
+      ledger.append(tx, head, { id: 'a', writer: PRODUCER, events: [text('a'), text('b')] });
     });
     const unknown = Array.from({ length: 2500 }, (_, i) => ({ account: `a${i % 3}`, sessionId: `none${i}` }));
     const seqs = await ledger.lastSeqs([...unknown, session]);

@@ -42,7 +42,7 @@ export class Schedule {
   private readonly pods = new Map<string, SimulatedPod>();
   private readonly posts: Post[] = [];
   private readonly invariants: Invariants;
-  private failure: unknown = null;
+  private failure: Error | null = null;
   private boots = 0;
   private crashes: number;
   private freezes: number;
@@ -119,7 +119,7 @@ export class Schedule {
       },
       (error: unknown) => {
         if (error instanceof UnavailableError) post.state = 'unsent';
-        else this.failure = error;
+        else this.failure = error as Error;
       },
     );
   }
@@ -154,7 +154,7 @@ export class Schedule {
     try {
       look();
     } catch (error) {
-      this.failure ??= error;
+      this.failure ??= error as Error;
     }
   }
 }

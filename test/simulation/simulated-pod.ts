@@ -30,7 +30,7 @@ export interface Servers {
   observer: Pick<StepObserver, 'begin'>;
 }
 
-export const KEYS = new KeyNames('sim:');
+const KEYS = new KeyNames('sim:');
 export const SETTINGS: Settings = Object.assign(new Settings(), {
   ...{ leaseTtlMs: 30_000, leaseRenewMs: 10_000, sweepIntervalMs: 5_000, actorIdleMs: 20_000, refillWaitMs: 1_000 },
 });

@@ -107,7 +107,7 @@ export class World {
 }
 
 /** Resolves when all promises that could go on have gone on: a macrotask runs after every microtask. */
-export function settled(): Promise<void> {
+function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 

@@ -1,6 +1,5 @@
 export { type ChannelListener, Channels } from './channels.js';
 export { MemoryChannels } from './channels/memory.js';
-export { RedisChannels } from './channels/redis.js';
 export { Clock, SystemClock, type Timer } from './clock.js';
 export { type Coordination, COORDINATION, memoryCoordination, openRedisCoordination } from './coordination.js';
 export { CoordinationHealth } from './coordination-health.js';
@@ -13,7 +12,7 @@ export { RedisConnection, type RedisConnectionOptions } from './redis/redis-conn
 export type { Script } from './redis/redis-scripts.js';
 export { loadSettings, SettingsError } from './settings/load-settings.js';
 export { Settings } from './settings/settings.js';
-export { Database, placeholders, type Row, type SqlRunner, type SqlValue, type Tx } from './sql/database.js';
+export { Database } from './sql/database.js';
 export { DatabaseInUseError } from './sql/database-in-use.error.js';
 export {
   DATABASE_DEFAULTS,
@@ -25,11 +24,21 @@ export {
 } from './sql/database-options.js';
 export { openDatabase, type OpenDatabase } from './sql/data-source.js';
 export type { Dialect } from './sql/dialect.js';
-export { ask, HELD, LOCK_RANK, type Question, RunAlone, type Statement, type Writing } from './sql/grouping.js';
+export { ask, LOCK_RANK, RunAlone } from './sql/grouping.js';
 export { migrate } from './sql/migrate.js';
-export { inPairs, type SqlPart } from './sql/pairs.js';
+export { inPairs, placeholders, type SqlPart } from './sql/pairs.js';
 export type { RawTx, Work } from './sql/transaction-group.js';
 export { TRANSACTION_ATTEMPTS } from './sql/transaction-attempts.js';
+export {
+  HELD,
+  type Question,
+  type Row,
+  type SqlRunner,
+  type SqlValue,
+  type Statement,
+  type Tx,
+  type Writing,
+} from './sql/tx.js';
 export { StepPoints } from './step-points.js';
 export { UnavailableError } from './unavailable.error.js';
 export { wellFormed, wellFormedJson } from './well-formed.js';

@@ -1,5 +1,5 @@
 export { ID_PATTERN, type Id, isId, parseSessionName, type SessionKey, sessionName } from './ids.js';
-export { PARTITIONS, partitionOf, partitionTag } from './partition.js';
+export { PARTITIONS, partitionOf } from './partition.js';
 export { KeyNames } from './keys.js';
 export { decodeEnvelope, encodeEnvelope, type Ref, sameRef } from './envelope.js';
 export { type Owner, ownerToken, parseOwnerToken, type PodName, podName } from './owner.js';

@@ -7,7 +7,7 @@ import type { EventInsert } from './event-rows.js';
 import type { LockedHead } from './session-rows.js';
 
 /** How large the JSON of one event's data may be, in bytes of UTF-8. */
-export const EVENT_MAX_BYTES = 8 * 1024 * 1024;
+const EVENT_MAX_BYTES = 8 * 1024 * 1024;
 
 /** What a row takes beside its data, about. */
 const ROW_BYTES = 256;

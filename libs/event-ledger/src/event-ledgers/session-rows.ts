@@ -17,7 +17,7 @@ export const SESSION_COLUMNS =
   'account, session_id, title, metadata, digest, next_seq, owner_epoch, created_at, last_activity_at';
 
 /** The digest of a session that its first message has opened: equal to no creation's. */
-export const OPENED_BY_MESSAGE = '';
+const OPENED_BY_MESSAGE = '';
 
 export function toSession(row: Row): SessionRow {
   return {

@@ -3,7 +3,7 @@ import type { Channels } from '#platform';
 import { LiveEvents, type LiveFrame } from '../live-events.js';
 
 /** A frame over so many bytes travels without bodies. */
-export const LIVE_FRAME_MAX_BYTES = 64 * 1024;
+const LIVE_FRAME_MAX_BYTES = 64 * 1024;
 
 /** Live frames as JSON on the session's channel. */
 export class ChannelLiveEvents extends LiveEvents {

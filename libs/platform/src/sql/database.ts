@@ -1,35 +1,8 @@
 import type { Dialect } from './dialect.js';
 import { GroupCommit, type GroupOptions } from './group-commit.js';
-import type { Question, Writing } from './grouping.js';
 import { type Outcome, SpoiledGroupError, TransactionGroup, type Work } from './transaction-group.js';
 import { TransactionScope } from './transaction-scope.js';
-
-export type SqlValue = string | number | boolean | null;
-export type Row = Record<string, string | number | null>;
-
-/** What runs statements. `?` marks a parameter; a list of them is written out by `placeholders()`. */
-export interface SqlRunner {
-  readonly dialect: Dialect;
-  /** The rows of a SELECT. BIGINT comes as a safe integer. */
-  query<R = Row>(sql: string, values?: readonly SqlValue[]): Promise<R[]>;
-  /** Runs an INSERT, UPDATE or DELETE; how many rows it matched. */
-  execute(sql: string, values?: readonly SqlValue[]): Promise<number>;
-}
-
-/** One attempt at a transaction. */
-export interface Tx extends SqlRunner {
-  /**
-   * True when the COMMIT of an earlier attempt got no answer, so its work may stand already. The work then looks, under
-   * its locks, for its own trace before it does anything.
-   */
-  readonly uncertain: boolean;
-  /** Asks what others of the same group may ask too. All locks are taken in this way, so that their order holds. */
-  ask<K, V>(question: Question<K, V>, key: K): Promise<V>;
-  /** Leaves a row to be written when the work is done, together with those of its group. */
-  write<W>(writing: Writing<W>, row: W): void;
-  /** What this transaction has left to be written so far, rows of others in its group included. */
-  written<W>(writing: Writing<W>): readonly W[];
-}
+import type { Row, SqlRunner, SqlValue, Tx } from './tx.js';
 
 /**
  * The SQL database, MySQL/MariaDB or SQLite. READ COMMITTED. Connections are bounded; so is the wait for one
@@ -96,9 +69,4 @@ export abstract class Database implements SqlRunner {
   refuseNested(): void {
     this.scope.refuseNested();
   }
-}
-
-/** `?, ?, ?` for `count` parameters. */
-export function placeholders(count: number): string {
-  return Array.from({ length: count }, () => '?').join(', ');
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.js';
 
 /** How many may wait in a lane. */
-export const LANE_MAX_WAITING = 10_000;
+const LANE_MAX_WAITING = 10_000;
 
 /** Lets one through at a time, in the order of asking. */
 export class FifoLane {

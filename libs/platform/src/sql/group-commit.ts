@@ -1,12 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { UnavailableError } from '../unavailable.error.js';
-import type { Tx } from './database.js';
 import { RunAlone } from './grouping.js';
-import { type Outcome } from './transaction-group.js';
+import type { Outcome } from './transaction-group.js';
+import type { Tx } from './tx.js';
 
 /** A group holds at most so many works and, unless it is a single one, so many bytes. */
-export const GROUP_MAX_WORKS = 128;
-export const GROUP_MAX_BYTES = 1024 * 1024;
+const GROUP_MAX_WORKS = 128;
+const GROUP_MAX_BYTES = 1024 * 1024;
 /** So many works at once run by themselves because they have to wait for a row; each takes a connection. */
 const ALONE_MAX = 4;
 /** So many works may wait, in number and in bytes. */

@@ -1,4 +1,4 @@
-import type { SqlValue } from './database.js';
+import type { SqlValue } from './tx.js';
 
 /** Part of a statement with its parameters. */
 export interface SqlPart {
@@ -24,4 +24,9 @@ export function inPairs(first: string, second: string, pairs: readonly (readonly
     values.push(one, ...others);
   }
   return { sql: `(${alternatives.join(' OR ')})`, values };
+}
+
+/** `?, ?, ?` for `count` parameters. */
+export function placeholders(count: number): string {
+  return Array.from({ length: count }, () => '?').join(', ');
 }

@@ -1,5 +1,14 @@
-import type { Row, SqlRunner, SqlValue, Tx } from './database.js';
-import { HELD, type Question, RunAlone, type Statement, type Writing } from './grouping.js';
+import { RunAlone } from './grouping.js';
+import {
+  HELD,
+  type Question,
+  type Row,
+  type SqlRunner,
+  type SqlValue,
+  type Statement,
+  type Tx,
+  type Writing,
+} from './tx.js';
 
 /** What the adapters offer inside one transaction. */
 export interface RawTx extends SqlRunner {

@@ -2,13 +2,14 @@ import type { Socket } from 'node:net';
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from 'mysql2';
 import type { DataSource } from 'typeorm';
 import { UnavailableError } from '../../unavailable.error.js';
-import { Database, type Row, type SqlValue } from '../database.js';
+import { Database } from '../database.js';
 import type { DatabaseDeps, DatabaseOptions } from '../database-options.js';
 import { MYSQL_DIALECT } from '../dialects.js';
-import { checkMatches, MismatchError, type Statement } from '../grouping.js';
+import { checkMatches, MismatchError } from '../grouping.js';
 import { faultOf } from '../mysql-faults.js';
 import { AttemptFailedError, repeatAttempts } from '../transaction-attempts.js';
 import type { RawTx, Work } from '../transaction-group.js';
+import type { Row, SqlValue, Statement } from '../tx.js';
 
 /** Statements with more text than this are prepared: their values then travel as they are, not escaped and so longer. */
 const PREPARE_ABOVE_CHARS = 1_048_576;

@@ -1,7 +1,7 @@
 import type { DataSource } from 'typeorm';
 import { UnavailableError } from '../../unavailable.error.js';
 import { wellFormed } from '../../well-formed.js';
-import { Database, type Row, type SqlValue } from '../database.js';
+import { Database } from '../database.js';
 import type { DatabaseDeps, DatabaseOptions } from '../database-options.js';
 import { SQLITE_DIALECT } from '../dialects.js';
 import { FifoLane } from '../fifo-lane.js';
@@ -9,6 +9,7 @@ import { checkMatches } from '../grouping.js';
 import { sqliteCode, type SqliteHandle, type SqliteStatement } from '../sqlite-handle.js';
 import { AttemptFailedError, repeatAttempts } from '../transaction-attempts.js';
 import type { RawTx, Work } from '../transaction-group.js';
+import type { Row, SqlValue } from '../tx.js';
 
 /** Prepared statements kept; beyond that all are dropped and prepared again when met. */
 const STATEMENTS_MAX = 500;
