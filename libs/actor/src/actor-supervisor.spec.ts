@@ -206,7 +206,7 @@ it('aborts the turn when the lease is lost, and touches nothing afterwards', asy
   const { signal, lease } = pod.turns.running[0]!;
   jest.spyOn(pod.locks, 'renew').mockRejectedValue(new UnavailableError('redis', 'away'));
   await pod.clock.advance(SETTINGS.leaseTtlMs);
-  expect(signal.aborted).toBe(true);
+  expect(signal.reason).toBeInstanceOf(UnavailableError);
   expect(lease.trusted).toBe(false);
   pod.turns.end({ kind: 'stale' });
   await pod.clock.advance(0);

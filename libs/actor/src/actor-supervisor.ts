@@ -58,7 +58,7 @@ export class ActorSupervisor extends OwnerlessWork implements ActorHost {
 
   async start(): Promise<void> {
     this.running = true;
-    this.keeper.onLost((lease) => this.leaseLost(lease));
+    this.keeper.onLost((lease, cause) => this.leaseLost(lease, cause));
     this.unsubscribes.push(
       await this.channels.subscribe(this.keys.podChannel(podName(this.pod)), (text) => this.hear(text)),
       await this.channels.subscribe(this.keys.podsChannel(), (text) => this.hear(text)),
@@ -175,9 +175,9 @@ export class ActorSupervisor extends OwnerlessWork implements ActorHost {
     else if (notice.type === 'renew') void this.keeper.renewNow(notice.partitions);
   }
 
-  private leaseLost(lease: Lease): void {
+  private leaseLost(lease: Lease, cause: Error): void {
     const actor = this.actors.get(sessionName(lease.session));
-    if (actor?.holds(lease)) actor.leaseLost();
+    if (actor?.holds(lease)) actor.leaseLost(cause);
   }
 
   private lookSoon(): void {

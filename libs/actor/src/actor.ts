@@ -1,5 +1,5 @@
 import { Logger } from '@nestjs/common';
-import { partitionOf, type Ref, type RunOutcome, type SessionKey, StaleOwnerError } from '#protocol';
+import { partitionOf, type Ref, type RunOutcome, type SessionKey } from '#protocol';
 import { type Clock, type StepPoints, UnavailableError } from '#platform';
 import type { EventLedger } from '#event-ledger';
 import type { MessageQueue } from '#message-queue';
@@ -104,8 +104,8 @@ export class Actor {
   }
 
   /** The lease is gone, or not trusted any more. */
-  leaseLost(): void {
-    this.abort(new StaleOwnerError('the lease was lost'));
+  leaseLost(cause: Error): void {
+    this.abort(cause);
     if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'back_off', false);
   }
 

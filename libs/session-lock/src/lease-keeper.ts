@@ -1,6 +1,6 @@
 import { Logger } from '@nestjs/common';
-import { type Owner, partitionOf, type PodName, type SessionKey, sessionName } from '#protocol';
-import type { Clock, Timer } from '#platform';
+import { type Owner, partitionOf, type PodName, type SessionKey, sessionName, StaleOwnerError } from '#protocol';
+import { type Clock, type Timer, UnavailableError } from '#platform';
 import { batchesByPartition } from './batches.js';
 import { Lease } from './lease.js';
 import type { AcquireAnswer, ReleaseAnswer, ReleaseManner, SessionLocks } from './session-locks.js';
@@ -30,7 +30,9 @@ export class LeaseKeeper {
   private readonly acquiring = new Map<string, Owner>();
   /** Being given back while idle: not renewed, and an earlier renewal's refusal is no loss. */
   private readonly releasing = new Set<Lease>();
-  private readonly lostListeners: ((lease: Lease) => void)[] = [];
+  private readonly lostListeners: ((lease: Lease, cause: Error) => void)[] = [];
+  /** Why the last renewal got no answer; null when it got one. */
+  private unanswered: UnavailableError | null = null;
   private renewTimer: Timer | null = null;
   private deadlineTimer: Timer | null = null;
   private deadlineTimerAtMs = Infinity;
@@ -50,8 +52,11 @@ export class LeaseKeeper {
     return this.leases.size;
   }
 
-  /** Told once for each lease that is lost: refused by a renewal, or past its local deadline. */
-  onLost(listener: (lease: Lease) => void): void {
+  /**
+   * Told once for each lease that is lost. The cause is a `StaleOwnerError` when a renewal was refused or this process
+   * was too late itself, an `UnavailableError` when renewals got no answer until the local deadline had passed.
+   */
+  onLost(listener: (lease: Lease, cause: Error) => void): void {
     this.lostListeners.push(listener);
   }
 
@@ -148,23 +153,25 @@ export class LeaseKeeper {
     let still: boolean[];
     try {
       still = await this.locks.renew(batch);
+      this.unanswered = null;
     } catch (error) {
+      if (error instanceof UnavailableError) this.unanswered = error;
       this.logger.warn({ leases: batch.length, error: String(error) }, 'a renewal was not answered');
       return false;
     }
     batch.forEach((lease, at) => {
       if (this.releasing.has(lease)) return;
       if (still[at] && lease.trusted) lease.extend(Math.max(lease.deadlineMs, this.deadlineMs(sentAtMs)));
-      else this.lose(lease);
+      else this.lose(lease, new StaleOwnerError('the renewal of the lease was refused, or came too late'));
     });
     return true;
   }
 
-  private lose(lease: Lease): void {
+  private lose(lease: Lease, cause: Error): void {
     if (!this.keeps(lease)) return;
     this.forget(lease);
     lease.lose();
-    for (const listener of this.lostListeners) listener(lease);
+    for (const listener of this.lostListeners) listener(lease, cause);
   }
 
   private keeps(lease: Lease): boolean {
@@ -203,7 +210,8 @@ export class LeaseKeeper {
     this.deadlineTimer = this.clock.after(waitMs, () => {
       this.deadlineTimer = null;
       this.deadlineTimerAtMs = Infinity;
-      for (const lease of [...this.leases.values()]) if (!lease.trusted) this.lose(lease);
+      const cause = this.unanswered ?? new StaleOwnerError('the lease was not renewed in time');
+      for (const lease of [...this.leases.values()]) if (!lease.trusted) this.lose(lease, cause);
       let nearestMs = Infinity;
       for (const lease of this.leases.values()) nearestMs = Math.min(nearestMs, lease.deadlineMs);
       this.armDeadline(nearestMs);
