@@ -23,15 +23,20 @@ export interface ServersPlace extends Place {
 const COUNTS = `SELECT (SELECT COUNT(*) FROM session) AS session,
   (SELECT COUNT(*) FROM turn) AS turn, (SELECT COUNT(*) FROM event) AS event`;
 
-/** @param given a Redis of the test's own, instead of the shared one */
-export async function openServers(given?: { redisUrl?: string }): Promise<ServersPlace> {
-  const redisUrl = given?.redisUrl ?? named('TEST_REDIS_URL');
+/** Servers of the test's own, instead of the shared ones: what it does to them hurts nobody else. */
+export interface GivenServers {
+  redisUrl?: string;
+  databaseUrl?: string;
+}
+
+export async function openServers(given: GivenServers = {}): Promise<ServersPlace> {
+  const redisUrl = given.redisUrl ?? named('TEST_REDIS_URL');
   const name = `e2e_${randomBytes(6).toString('hex')}`;
   const keyPrefix = `${name}:`;
-  const database = new URL(named('TEST_DATABASE_URL'));
-  const sql = await createConnection({ uri: database.href });
-  await sql.query(`CREATE DATABASE ${name}`);
+  const server = given.databaseUrl ?? named('TEST_DATABASE_URL');
+  const database = new URL(server);
   database.pathname = `/${name}`;
+  await ask(server, `CREATE DATABASE ${name}`);
   const redis = new Redis(redisUrl, { lazyConnect: true, maxRetriesPerRequest: 1, retryStrategy: () => null });
   // Redis may be away on purpose: whoever asks it then hears so from the call.
   redis.on('error', () => undefined);
@@ -40,18 +45,23 @@ export async function openServers(given?: { redisUrl?: string }): Promise<Server
     settings: { REDIS_URL: redisUrl, DATABASE_URL: database.href, REDIS_KEY_PREFIX: keyPrefix },
     redis,
     keyPrefix,
-    rows: async () => {
-      await sql.query(`USE ${name}`);
-      const [rows] = await sql.query(COUNTS);
-      return (rows as RowCounts[])[0]!;
-    },
+    rows: async () => (await ask<RowCounts>(database.href, COUNTS))[0]!,
     close: async () => {
-      await sql.query(`DROP DATABASE ${name}`);
-      await sql.end();
-      if (redis.status === 'ready') await removeKeys(redis, keyPrefix);
+      if (!given.redisUrl) await removeKeys(redis, keyPrefix);
       redis.disconnect();
+      if (!given.databaseUrl) await ask(server, `DROP DATABASE ${name}`);
     },
   };
+}
+
+async function ask<R>(url: string, statement: string): Promise<R[]> {
+  const connection = await createConnection({ uri: url });
+  try {
+    const [rows] = await connection.query(statement);
+    return rows as R[];
+  } finally {
+    await connection.end();
+  }
 }
 
 /** One pod by itself, on a SQLite file in `dir`. Its rows can be counted while no pod runs. */

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readCalls, readLines, type ScriptCall } from './script-calls.js';
-import { openFile, openServers, type Place, type ServersPlace } from './places.js';
+import { type GivenServers, openFile, openServers, type Place, type ServersPlace } from './places.js';
 import { Pod } from './pod.js';
 
 const LOG_TAIL_CHARS = 20_000;
@@ -29,7 +29,7 @@ export class Stage<P extends Place = Place> {
     private readonly dir: string,
   ) {}
 
-  static async onServers(given?: { redisUrl?: string }): Promise<Stage<ServersPlace>> {
+  static async onServers(given?: GivenServers): Promise<Stage<ServersPlace>> {
     return new Stage(await openServers(given), makeDir());
   }
 
