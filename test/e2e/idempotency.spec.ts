@@ -50,6 +50,29 @@ test(
 );
 
 test(
+  'of ten different messages at once under one turnId, in two sessions, one is accepted and the others leave nothing',
+  onServers(async (stage) => {
+    const pods = await stage.start(['a', 'b', 'c']);
+    const answers = await Promise.all(
+      Array.from({ length: RESENDS }, (_, at) =>
+        caller.post(pods[at % pods.length]!, `s${at % 2}`, { turnId: 't1', content: `say ${at}` }),
+      ),
+    );
+    const accepted = answers.filter((answer) => answer.status === 202);
+    const refused = answers.filter((answer) => answer.status !== 202);
+    expect(accepted).toHaveLength(1);
+    for (const answer of refused) {
+      expect([answer.status, answer.body]).toEqual([409, expect.objectContaining({ code: 'turn_mismatch' })]);
+    }
+    const { sessionId } = accepted[0]!.body;
+    expect(await caller.ended(pods[0], sessionId, 't1')).toMatchObject({ state: 'completed' });
+    const events = await caller.events(pods[0], sessionId);
+    expect(events.map((event) => event.seq)).toEqual(events.map((_, at) => at + 1));
+    expect(await stage.place.rows()).toEqual({ session: 1, turn: 1, event: events.length });
+  }),
+);
+
+test(
   'the same turnId with another content, mode, metadata, session or initiator is refused and nothing is written',
   onServers(async (stage) => {
     const [pod, other] = await stage.start(['a', 'b']);

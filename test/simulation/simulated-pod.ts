@@ -17,7 +17,7 @@ import { AdmissionGate, Intake } from '#intake';
 import { MemoryMessageQueue, MemoryPartitionMarks, OwnerlessWork } from '#message-queue';
 import { PartitionFilling, Reconciler, Recovery } from '#recovery';
 import { LeaseKeeper, MemorySessionLocks } from '#session-lock';
-import { SqlTurns } from '#turn-lifecycle';
+import { MemoryTurnRecords, SqlTurns } from '#turn-lifecycle';
 import { Finish, StartGate, TurnRunner } from '#turn-runner';
 import { type StepObserver, SteppingAgent } from './stepping.agent.js';
 import { gated, PodClock, type World } from './world.js';
@@ -94,6 +94,7 @@ export class SimulatedPod {
     const queue = gated(world, name, 'queue', new MemoryMessageQueue(store, KEYS, SETTINGS, clock));
     const marks = gated(world, name, 'marks', new MemoryPartitionMarks(store, KEYS));
     const turns = new SqlTurns(database);
+    const records = gated(world, name, 'records', new MemoryTurnRecords(store, KEYS, SETTINGS.turnRecordTtlMs));
     const ledger = new SqlEventLedger(database);
     const live = new ChannelLiveEvents(channels, KEYS);
     const ownerless: OwnerlessWork = { offer: (session) => this.supervisor.offer(session) };
@@ -102,7 +103,7 @@ export class SimulatedPod {
     const finish = new Finish(database, turns, ledger, live, clock, random, steps);
     const agent = new SteppingAgent(observer);
     const runner = new TurnRunner(
-      ...([gate, finish, agent, turns, ledger, live, clock, random, steps, drain, SETTINGS] as const),
+      ...([gate, finish, agent, turns, records, ledger, live, clock, random, steps, drain, SETTINGS] as const),
     );
     const filling = new PartitionFilling(
       ...([SETTINGS, KEYS, clock, random, steps, channels, turns, queue, marks, ownerless] as const),

@@ -184,13 +184,14 @@ export class Actor {
     return false;
   }
 
-  /** Repeats a call through an outage of Redis for as long as the lease is trusted; null when that ran out. */
+  /** Repeats a call through an outage of Redis while the lease is trusted and nobody waits for us to go; else null. */
   private async persist<T>(lease: Lease, call: () => Promise<T>): Promise<T | null> {
     while (lease.trusted) {
       try {
         return await call();
       } catch (error) {
         if (!(error instanceof UnavailableError)) throw error;
+        if (this.leaving) return null;
         await this.deps.clock.sleep(OUTAGE_PAUSE_MS);
       }
     }

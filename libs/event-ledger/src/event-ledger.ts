@@ -56,7 +56,7 @@ export interface SessionRow {
  * - An append whose answer was lost is found again by its `id`, under the session row's lock, and is never doubled (I4).
  *
  * Lock order of every transaction: turn rows first (by account and path), then session rows in sorted order. So
- * `lockHead` and `openHead` come after every turn lock.
+ * `lockHead` and `openHead` come after every turn lock. (New rows are inserted at the end, in sorted order.)
  */
 export abstract class EventLedger {
   /** Locks a session's row, or null when there is no such session. */

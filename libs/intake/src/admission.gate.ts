@@ -61,17 +61,17 @@ export class AdmissionGate {
         if (known) return { turn: sameMessage(known, digest), events: [] };
         const head = await this.ledger.openHead(tx, message);
         await this.checkRoom(tx, message);
+        const turn = this.turns.insert(
+          tx,
+          { account, sessionId, turnId, initiator, mode, kind, metadata, digest, parent: null, path: turnId },
+          { seq: head.nextSeq, nowMs: head.nowMs },
+        );
         const events = this.ledger.append(tx, head, {
           id: appendId,
           writer: { kind: 'producer' },
           activity: true,
           events: [{ type: 'message.accepted', turn: { turnId, generation: 1 }, data }],
         });
-        const turn = this.turns.insert(
-          tx,
-          { account, sessionId, turnId, initiator, mode, kind, metadata, digest, parent: null, path: turnId },
-          { seq: events[0]!.seq, nowMs: head.nowMs },
-        );
         return { turn, events };
       },
       { lane: sessionName(message), bytes: messageBytes(content) },
@@ -80,12 +80,13 @@ export class AdmissionGate {
 
   private async checkRoom(tx: Tx, message: PostedMessage): Promise<void> {
     const { sessionId } = message;
-    if (message.mode === 'reject' && (await this.turns.live(tx, message)).length > 0) {
+    const queued = await this.turns.countQueued(tx, message);
+    if (message.mode === 'reject' && (queued > 0 || (await this.turns.live(tx, message)).length > 0)) {
       throw new ButlerError('session_busy', 'A turn of this session runs or waits. Post again when it has ended.', {
         sessionId,
       });
     }
-    if ((await this.turns.countQueued(tx, message)) >= this.settings.queueMaxPending) {
+    if (queued >= this.settings.queueMaxPending) {
       throw new ButlerError(
         'queue_full',
         `${this.settings.queueMaxPending} messages wait in this session already. Post again when some have run.`,

@@ -29,7 +29,8 @@ export class Intake {
 
   /**
    * Accepts a message, or finds it accepted: posting the same message again answers what the first post was answered.
-   * @throws ButlerError turn_mismatch, turn_stopped, session_busy, queue_full; UnavailableError before anything is written
+   * @throws ButlerError turn_mismatch, turn_stopped, session_busy, queue_full; UnavailableError: of 'redis' before anything
+   *   is written, of 'database' it may have been: post again, under the same turnId
    */
   async postMessage(message: PostedMessage): Promise<{ accepted: Accepted; replayed: boolean }> {
     await this.coordination.assertUp();

@@ -1,8 +1,10 @@
+import { KeyNames } from '#protocol';
 import type { Content, Event, EventDraft, Kind, LiveDelta, Mode, Ref, RunOutcome, SessionKey, SRef } from '#protocol';
 import {
   Database,
   DATABASE_DEFAULTS,
   Drain,
+  MemoryStore,
   migrate,
   openDatabase,
   Randomness,
@@ -16,7 +18,7 @@ import {
 } from '#platform';
 import { LiveEvents, SqlEventLedger } from '#event-ledger';
 import { Lease } from '#session-lock';
-import { SqlTurns, type TurnRow } from '#turn-lifecycle';
+import { MemoryTurnRecords, SqlTurns, type TurnRow } from '#turn-lifecycle';
 import { Agent, Finish, StartGate, type TurnContext, TurnRunner } from '#turn-runner';
 import { HeldSteps } from './held-steps.js';
 import { ManualClock } from './manual-clock.js';
@@ -90,6 +92,7 @@ export class TurnStage {
   readonly randomness: Randomness = new SystemRandomness();
   readonly ledger: SqlEventLedger;
   readonly turns: SqlTurns;
+  readonly records = new MemoryTurnRecords(new MemoryStore(this.clock), new KeyNames('t:'), 1_000_000);
   private readonly stakes: Stakes = { turnMaxAttempts: 3, stopToolWaitMs: 5000 };
 
   private constructor(readonly database: OutageDatabase) {
@@ -127,6 +130,7 @@ export class TurnStage {
       finish,
       new FunctionAgent(agent),
       turns,
+      this.records,
       ledger,
       live,
       clock,

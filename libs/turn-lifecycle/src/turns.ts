@@ -75,7 +75,8 @@ export interface MoveFacts {
 
 /**
  * The turns' rows: the state table as conditional updates. The gates call them inside one transaction with the ledger's
- * appends. Lock order: turn rows by (account, path), ancestors one row at a time, then session rows.
+ * appends. Lock order: turn rows by (account, path), ancestors one row at a time, then session rows. New rows are inserted
+ * at the end, in sorted order.
  */
 export abstract class Turns {
   /** A turn as committed, without a lock. */
@@ -87,6 +88,7 @@ export abstract class Turns {
   /**
    * Inserts a queued turn with its place in the order: `seq` is that of its `message.accepted`. Written when the work is
    * done. Two transactions with the same turnId: the second meets a duplicate key and is repeated.
+   * @throws RunAlone when another work of the same group inserts it; so call it before anything else is written
    */
   abstract insert(tx: Tx, turn: NewTurn, place: { seq: number; nowMs: number }): TurnRow;
 

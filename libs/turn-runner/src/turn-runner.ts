@@ -3,7 +3,7 @@ import { type Id, type Ref, type RunOutcome, StaleOwnerError } from '#protocol';
 import { Clock, Drain, Randomness, Settings, StepPoints, type Timer } from '#platform';
 import { EventLedger, LiveEvents } from '#event-ledger';
 import type { Lease } from '#session-lock';
-import { Turns } from '#turn-lifecycle';
+import { TurnRecords, Turns } from '#turn-lifecycle';
 import { Agent } from './agent.js';
 import { AttemptExit, LeaveSignal, type YieldReason } from './attempt-exit.js';
 import { Finish } from './finish.js';
@@ -36,6 +36,7 @@ export class TurnRunner {
     @Inject(Finish) private readonly finish: Finish,
     @Inject(Agent) private readonly agent: Agent,
     @Inject(Turns) private readonly turns: Turns,
+    @Inject(TurnRecords) private readonly records: TurnRecords,
     @Inject(EventLedger) private readonly ledger: EventLedger,
     @Inject(LiveEvents) private readonly live: LiveEvents,
     @Inject(Clock) private readonly clock: Clock,
@@ -75,6 +76,7 @@ export class TurnRunner {
     this.underWay.set(name, exit);
     try {
       const gate = await this.gate.pass(lease, ref, signal);
+      if (gate.kind === 'started') this.recordRunning(lease, ref);
       return gate.kind === 'started' ? await this.attempt(lease, ref, gate, exit) : gate;
     } catch (error) {
       this.logger.error({ err: error, session: lease.session, turn: ref }, 'a turn was left because of a fault');
@@ -84,6 +86,13 @@ export class TurnRunner {
       if (this.underWay.get(name) === exit) this.underWay.delete(name);
       exit.dispose();
     }
+  }
+
+  /** The ledger has decided; the record is a copy that nobody waits for, and the turn's end brings it up to date. */
+  private recordRunning(lease: Lease, ref: Ref): void {
+    this.records.advance(lease.session, ref, 'running').catch((error: unknown) => {
+      this.logger.debug({ error: String(error), turn: ref }, 'the record of a running turn was not written');
+    });
   }
 
   /**

@@ -61,7 +61,7 @@ export class ProblemFilter implements ExceptionFilter {
         )
       : new ButlerError(
           'coordination_unavailable',
-          'Coordination cannot be reached. What was asked may have happened: send the same again.',
+          'Coordination cannot be reached. Nothing was done: send the same again.',
         );
   }
 }

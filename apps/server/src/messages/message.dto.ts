@@ -1,11 +1,14 @@
 import { ApiProperty, ApiPropertyOptional, getSchemaPath } from '@nestjs/swagger';
 import { IsIn } from 'class-validator';
-import { type Content, type Id, type Meta, type Mode, MODES } from '#protocol';
+import type { Content, Id, Meta, Mode } from '#protocol';
 import { Checked, IsId, MayBeLeftOut } from '../http/field.decorators.js';
 import { metadataFaults } from '../http/metadata.check.js';
 import { contentFaults } from './content.check.js';
 
 const ref = (name: string) => ({ $ref: getSchemaPath(name) });
+
+/** `steer` and `interrupt` are refused until a running turn can be joined and stopped: queueing them would be a lie. */
+const SERVED_MODES = ['enqueue', 'reject'] as const satisfies Mode[];
 
 export class PostMessageDto {
   @ApiPropertyOptional({
@@ -20,9 +23,9 @@ export class PostMessageDto {
   @Checked(contentFaults)
   content!: Content;
 
-  @ApiPropertyOptional({ enum: MODES, default: 'enqueue' })
+  @ApiPropertyOptional({ enum: SERVED_MODES, default: 'enqueue' })
   @MayBeLeftOut()
-  @IsIn(MODES, { message: `must be one of: ${MODES.join(', ')}` })
+  @IsIn(SERVED_MODES, { message: `must be one of: ${SERVED_MODES.join(', ')}` })
   mode?: Mode;
 
   @ApiPropertyOptional({ allOf: [ref('Meta')] })

@@ -93,18 +93,6 @@ export class Settings {
   @WholeNumber(50, MAX_TIMER_MS)
   sweepIntervalMs = 5000;
 
-  @Setting(
-    'PRESENCE_CHECK_MS',
-    100,
-    'How often pods are looked at, for fast takeover from dead ones; 0 switches it off.',
-  )
-  @WholeNumber(0, MAX_TIMER_MS)
-  presenceCheckMs = 100;
-
-  @Setting('PRESENCE_MISSES', 3, 'After how many misses in a row a pod is presumed dead.')
-  @WholeNumber(1, 1000)
-  presenceMisses = 3;
-
   @Setting('REFILL_WAIT_MS', 1000, 'How long new owners wait after Redis lost its contents.')
   @WholeNumber(0, MAX_TIMER_MS)
   refillWaitMs = 1000;
