@@ -42,6 +42,10 @@ class ListeningDatabase extends Database {
       dialect: tx.dialect,
       uncertain: tx.uncertain,
       query: <R = Row>(sql: string, values: readonly SqlValue[] = []) => (keep(sql, values), tx.query<R>(sql, values)),
+      queryAll: (queries) => {
+        for (const { sql, values } of queries) keep(sql, values);
+        return tx.queryAll(queries);
+      },
       execute: (sql: string, values: readonly SqlValue[] = []) => (keep(sql, values), tx.execute(sql, values)),
     };
   }
@@ -116,7 +120,8 @@ describe('the plans of MySQL and MariaDB', () => {
   ): Promise<{ key: unknown; type: unknown; rows: number; extra: string }> {
     database.statements = [];
     await run();
-    const { sql, values } = database.statements.at(-1)!;
+    const locking = database.statements.filter(({ sql }) => sql.includes('FOR UPDATE'));
+    const { sql, values } = (locking.at(-1) ?? database.statements.at(-1))!;
     const explained = await database.query(`EXPLAIN FORMAT=TRADITIONAL ${sql}`, values);
     expect(explained).toHaveLength(1);
     const row = explained[0]!;

@@ -97,7 +97,7 @@ export class SimulatedPod {
     const records = gated(world, name, 'records', new MemoryTurnRecords(store, KEYS, SETTINGS.turnRecordTtlMs));
     const ledger = new SqlEventLedger(database);
     const live = new ChannelLiveEvents(channels, KEYS);
-    const ownerless: OwnerlessWork = { offer: (session) => this.supervisor.offer(session) };
+    const ownerless: OwnerlessWork = { offer: (session, epoch) => this.supervisor.offer(session, epoch) };
     const observer = { begin: servers.observer.begin, hold: (label: string) => world.gate(name, label) };
     const gate = new StartGate(database, turns, ledger, live, clock, random, steps, SETTINGS);
     const finish = new Finish(database, turns, ledger, live, clock, random, steps);
@@ -116,7 +116,7 @@ export class SimulatedPod {
     this.recovery = new Recovery(SETTINGS, clock, filling, reconciler);
     const admission = new AdmissionGate(database, turns, ledger, random, SETTINGS);
     const health = new CoordinationHealth(coordination);
-    this.intake = new Intake(admission, ledger, live, queue, ownerless, health, random, steps);
+    this.intake = new Intake(admission, ledger, live, queue, ownerless, health, pod, random, steps);
   }
 
   start(): void {

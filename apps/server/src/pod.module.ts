@@ -56,7 +56,7 @@ class OwnSessionsModule {}
       provide: OwnerlessWork,
       inject: [ModuleRef],
       useFactory: (modules: ModuleRef): OwnerlessWork => ({
-        offer: (session) => modules.get(ActorSupervisor, { strict: false }).offer(session),
+        offer: (...work) => modules.get(ActorSupervisor, { strict: false }).offer(...work),
       }),
     },
   ],

@@ -73,8 +73,8 @@ export class ActorSupervisor extends OwnerlessWork implements ActorHost {
   }
 
   /** A session has work and no owner: serves it here if there is room, else tells the other pods. */
-  override offer(session: SessionKey): void {
-    if (!this.admit(session)) {
+  override offer(session: SessionKey, ownerEpoch?: number): void {
+    if (!this.admit(session, ownerEpoch)) {
       void this.channels.publish(this.keys.podsChannel(), encodeNotice({ type: 'wake', ...session }));
     }
   }
@@ -150,7 +150,7 @@ export class ActorSupervisor extends OwnerlessWork implements ActorHost {
   }
 
   /** Starts or wakes the session's actor; false when there is no room for a new one. */
-  private admit(session: SessionKey): boolean {
+  private admit(session: SessionKey, ownerEpoch?: number): boolean {
     const name = sessionName(session);
     const present = this.actors.get(name);
     if (present) {
@@ -161,7 +161,7 @@ export class ActorSupervisor extends OwnerlessWork implements ActorHost {
     const { account, sessionId } = session;
     const actor = new Actor({ account, sessionId }, this.deps, this);
     this.actors.set(name, actor);
-    void actor.start();
+    void actor.start(ownerEpoch);
     return true;
   }
 

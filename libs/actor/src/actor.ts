@@ -63,10 +63,13 @@ export class Actor {
     return this.lease === lease;
   }
 
-  /** Becomes the session's owner if nobody is, and works until the line is empty. The host has given it room. */
-  async start(): Promise<void> {
+  /**
+   * Becomes the session's owner if nobody is, and works until the line is empty. The host has given it room.
+   * @param ownerEpoch the ledger's epoch, where it has just been read
+   */
+  async start(ownerEpoch?: number): Promise<void> {
     try {
-      this.lease = await this.acquire();
+      this.lease = await this.acquire(ownerEpoch);
     } catch (error) {
       this.note('could not acquire', error);
     }
@@ -109,9 +112,10 @@ export class Actor {
     if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'back_off', false);
   }
 
-  private async acquire(): Promise<Lease | null> {
+  private async acquire(ownerEpoch?: number): Promise<Lease | null> {
     for (let attempt = 1; attempt <= ACQUIRE_ATTEMPTS; attempt++) {
-      const epoch = await this.deps.ledger.ownerEpoch(this.session);
+      const known = attempt === 1 ? ownerEpoch : undefined;
+      const epoch = known ?? (await this.deps.ledger.ownerEpoch(this.session));
       await this.deps.steps.reach('actor.acquiring', { session: this.session });
       const answer = await this.deps.keeper.acquire(this.session, epoch);
       if (answer.kind === 'acquired') return answer.lease;

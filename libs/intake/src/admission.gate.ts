@@ -29,6 +29,8 @@ export interface PostedMessage extends SessionKey {
 export interface Admission {
   turn: TurnRow;
   events: Event[];
+  /** The newest epoch that has claimed the session. */
+  ownerEpoch: number;
 }
 
 /**
@@ -56,11 +58,15 @@ export class AdmissionGate {
     const data = { content, mode, kind, initiator, ...(metadata && { metadata }) };
     return this.database.together(
       async (tx) => {
-        const known = mayBeKnown ? await this.turns.find(tx, account, turnId) : null;
+        const [known, head, queued] = await Promise.all([
+          mayBeKnown ? this.turns.find(tx, account, turnId) : null,
+          this.ledger.openHead(tx, message),
+          this.turns.countQueued(tx, message),
+        ]);
         mayBeKnown = true;
-        if (known) return { turn: sameMessage(known, digest), events: [] };
-        const head = await this.ledger.openHead(tx, message);
-        await this.checkRoom(tx, message);
+        const { ownerEpoch } = head;
+        if (known) return { turn: sameMessage(known, digest), events: [], ownerEpoch };
+        await this.checkRoom(tx, message, queued);
         const turn = this.turns.insert(
           tx,
           { account, sessionId, turnId, initiator, mode, kind, metadata, digest, parent: null, path: turnId },
@@ -72,15 +78,14 @@ export class AdmissionGate {
           activity: true,
           events: [{ type: 'message.accepted', turn: { turnId, generation: 1 }, data }],
         });
-        return { turn, events };
+        return { turn, events, ownerEpoch };
       },
       { lane: sessionName(message), bytes: messageBytes(content) },
     );
   }
 
-  private async checkRoom(tx: Tx, message: PostedMessage): Promise<void> {
+  private async checkRoom(tx: Tx, message: PostedMessage, queued: number): Promise<void> {
     const { sessionId } = message;
-    const queued = await this.turns.countQueued(tx, message);
     if (message.mode === 'reject' && (queued > 0 || (await this.turns.live(tx, message)).length > 0)) {
       throw new ButlerError('session_busy', 'A turn of this session runs or waits. Post again when it has ended.', {
         sessionId,

@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { type Accepted, ButlerError, type Id, isTerminal, type Meta, type SessionKey } from '#protocol';
-import { CoordinationHealth, Randomness, StepPoints, UnavailableError } from '#platform';
+import { type Accepted, ButlerError, type Id, isTerminal, type Meta, podName, type SessionKey } from '#protocol';
+import { CoordinationHealth, PodIdentity, Randomness, StepPoints, UnavailableError } from '#platform';
 import { EventLedger, LiveEvents, type SessionRow } from '#event-ledger';
 import { MessageQueue, OwnerlessWork } from '#message-queue';
 import type { TurnRow } from '#turn-lifecycle';
@@ -23,6 +23,7 @@ export class Intake {
     @Inject(MessageQueue) private readonly queue: MessageQueue,
     @Inject(OwnerlessWork) private readonly ownerless: OwnerlessWork,
     @Inject(CoordinationHealth) private readonly coordination: CoordinationHealth,
+    @Inject(PodIdentity) private readonly pod: PodIdentity,
     @Inject(Randomness) private readonly randomness: Randomness,
     @Inject(StepPoints) private readonly steps: StepPoints,
   ) {}
@@ -34,10 +35,10 @@ export class Intake {
    */
   async postMessage(message: PostedMessage): Promise<{ accepted: Accepted; replayed: boolean }> {
     await this.coordination.assertUp();
-    const { turn, events } = await this.gate.admit(message);
+    const { turn, events, ownerEpoch } = await this.gate.admit(message);
     this.live.committed(message, events);
     await this.steps.reach('intake.committed', { turnId: turn.turnId });
-    if (!isTerminal(turn.state)) await this.hand(turn);
+    if (!isTerminal(turn.state)) await this.hand(turn, ownerEpoch);
     await this.steps.reach('intake.queued', { turnId: turn.turnId });
     const { sessionId, turnId, acceptedSeq } = turn;
     return {
@@ -73,12 +74,14 @@ export class Intake {
   }
 
   /** Queues an accepted turn and sees to it that somebody serves it. What fails here, the reconciler mends. */
-  private async hand(turn: TurnRow): Promise<void> {
+  private async hand(turn: TurnRow, ownerEpoch: number): Promise<void> {
     const session: SessionKey = { account: turn.account, sessionId: turn.sessionId };
     const facts = { initiator: turn.initiator ?? '', parent: turn.parent?.turnId ?? null };
     try {
       const queued = await this.queue.enqueue(session, turn, facts);
-      if (queued.kind === 'queued' && queued.owner === null) this.ownerless.offer(session);
+      // An owner in this pod need not wait for the notice that is on its way.
+      const isHere = queued.kind === 'queued' && (queued.owner === null || podName(queued.owner) === podName(this.pod));
+      if (isHere) this.ownerless.offer(session, ownerEpoch);
     } catch (error) {
       if (!(error instanceof UnavailableError)) throw error;
     }

@@ -2,9 +2,13 @@ import type { SessionKey } from '#protocol';
 import { encodeNotice, type KeyNames } from '#protocol';
 import type { Channels } from '#platform';
 
-/** Where whoever finds a session that has work and no owner hands it to. A hint: the sweep finds it too. */
+/**
+ * Where whoever finds a session that has work and no owner, or this pod as its owner, hands it to. A hint: the sweep finds
+ * it too.
+ */
 export abstract class OwnerlessWork {
-  abstract offer(session: SessionKey): void;
+  /** @param ownerEpoch the newest epoch that has claimed the session, where it has just been read from the ledger */
+  abstract offer(session: SessionKey, ownerEpoch?: number): void;
 }
 
 /** Tells all pods. For a pod that runs no actors itself. */

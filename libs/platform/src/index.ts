@@ -31,6 +31,7 @@ export type { RawTx, Work } from './sql/transaction-group.js';
 export { TRANSACTION_ATTEMPTS } from './sql/transaction-attempts.js';
 export {
   HELD,
+  type Query,
   type Question,
   type Row,
   type SqlRunner,

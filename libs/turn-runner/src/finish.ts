@@ -73,10 +73,11 @@ export class Finish {
 
   private async endIn(tx: Tx, ending: Ending, unclear: boolean): Promise<{ outcome: RunOutcome; events: Event[] }> {
     const { lease, ref } = ending;
-    const row = await this.turns.lock(tx, lease.session.account, ref.turnId);
-    if (!row || row.generation !== ref.generation) return { outcome: { kind: 'dropped' }, events: [] };
-    const head = await this.ledger.lockHead(tx, lease.session);
-    if (!head) return { outcome: { kind: 'dropped' }, events: [] };
+    const [row, head] = await Promise.all([
+      this.turns.lock(tx, lease.session.account, ref.turnId),
+      this.ledger.lockHead(tx, lease.session),
+    ]);
+    if (!row || !head || row.generation !== ref.generation) return { outcome: { kind: 'dropped' }, events: [] };
     if (isTerminal(row.state)) {
       const events = await this.ownAppend(tx, head, ending, unclear);
       return { outcome: { kind: 'ended', state: row.state }, events };

@@ -141,20 +141,19 @@ export class StartGate {
 
   private async decideIn(tx: Tx, passage: Passage): Promise<Decision> {
     const { session } = passage.lease;
-    const row = await this.turns.lock(tx, session.account, passage.ref.turnId);
-    if (!row || row.sessionId !== session.sessionId || row.generation !== passage.ref.generation) {
+    const [row, head, line] = await Promise.all([
+      this.turns.lock(tx, session.account, passage.ref.turnId),
+      this.ledger.lockHead(tx, session),
+      this.turns.live(tx, session),
+    ]);
+    if (!row || !head || row.sessionId !== session.sessionId || row.generation !== passage.ref.generation) {
       return only({ kind: 'dropped' });
     }
-    const head = await this.ledger.lockHead(tx, session);
-    if (!head) return only({ kind: 'dropped' });
     const standing = await this.ownAppend(tx, head, passage);
     if (isTerminal(row.state)) return { answer: { kind: 'ended', state: row.state }, events: standing };
     if (standing.length > 0) return this.started(tx, row, passage, standing);
-    if (row.state !== 'stop_requested') {
-      const line = await this.turns.live(tx, session);
-      if (line.some((other) => other.queueSeq < row.queueSeq!)) {
-        return only({ kind: 'behind', live: line.map(({ turnId, generation }) => ({ turnId, generation })) });
-      }
+    if (row.state !== 'stop_requested' && line.some((other) => other.queueSeq < row.queueSeq!)) {
+      return only({ kind: 'behind', live: line.map(({ turnId, generation }) => ({ turnId, generation })) });
     }
     return this.move(tx, head, row, passage);
   }

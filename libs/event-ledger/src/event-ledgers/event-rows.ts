@@ -40,13 +40,15 @@ export const INSERT_EVENT: Writing<EventInsert> = {
 export const EVENT_AT: Question<{ session: SessionKey; seq: number }, Event | null> = {
   rank: LOCK_RANK.reads,
   name: ({ session, seq }) => `${sessionName(session)}/${seq}`,
-  async answer(runner, keys) {
-    const rows = await runner.query(
-      `SELECT account, session_id, ${EVENT_COLUMNS} FROM event
-       WHERE ${keys.map(() => '(account = ? AND session_id = ? AND seq = ?)').join(' OR ')}`,
-      keys.flatMap(({ session, seq }) => [session.account, session.sessionId, seq]),
-    );
-    const found = new Map(rows.map((row) => [`${row['account']}/${row['session_id']}/${row['seq']}`, toEvent(row)]));
+  queries: (_dialect, keys) => [
+    {
+      sql: `SELECT account, session_id, ${EVENT_COLUMNS} FROM event
+            WHERE ${keys.map(() => '(account = ? AND session_id = ? AND seq = ?)').join(' OR ')}`,
+      values: keys.flatMap(({ session, seq }) => [session.account, session.sessionId, seq]),
+    },
+  ],
+  answers([rows], keys) {
+    const found = new Map(rows!.map((row) => [`${row['account']}/${row['session_id']}/${row['seq']}`, toEvent(row)]));
     return keys.map((key) => found.get(this.name(key)) ?? null);
   },
 };

@@ -6,7 +6,6 @@ import {
   type Question,
   type Row,
   type SqlPart,
-  type SqlRunner,
   type SqlValue,
   type Statement,
   type Writing,
@@ -58,42 +57,36 @@ export class LockedHead implements SessionHead {
 }
 
 /**
- * Locks sessions' rows, in the order of their key; null for an unknown session. Several that ask for one session get the
- * same head, so their appends take consecutive seqs.
+ * Locks sessions' rows, in the order of their key; the head of an unknown session is new. Several that ask for one session
+ * get the same head, so their appends take consecutive seqs.
  */
-export const LOCK_HEAD: Question<SessionKey, LockedHead | null> = {
+export const LOCK_HEAD: Question<SessionKey, LockedHead> = {
   rank: LOCK_RANK.session,
   name: sessionName,
-  async answer(runner, keys, skipLocked) {
-    const { dialect } = runner;
-    const named = namesSessions(keys);
-    const rows = await runner.query(
-      `SELECT account, session_id, next_seq, owner_epoch, ${dialect.nowMs()} AS now_ms
-       FROM session ${dialect.forceIndex('PRIMARY')} WHERE ${named.sql} ORDER BY account, session_id
-       ${skipLocked ? dialect.forUpdateSkipLocked : dialect.forUpdate}`,
-      named.values,
-    );
-    const heads = new Map<string, LockedHead | typeof HELD>();
-    for (const row of rows) {
-      const session = { account: row['account'] as string, sessionId: row['session_id'] as string };
-      const numbers = [row['next_seq'], row['owner_epoch'], row['now_ms']] as [number, number, number];
-      heads.set(sessionName(session), new LockedHead(session, ...numbers));
-    }
-    const missing = keys.filter((key) => !heads.has(sessionName(key)));
-    if (skipLocked && missing.length > 0) {
-      for (const key of await present(runner, missing)) heads.set(sessionName(key), HELD);
-    }
-    return keys.map((key) => heads.get(sessionName(key)) ?? null);
+  queries(dialect, keys, skipLocked) {
+    const { sql, values } = namesSessions(keys);
+    const lock = skipLocked ? dialect.forUpdateSkipLocked : dialect.forUpdate;
+    const columns = `account, session_id, next_seq, owner_epoch, ${dialect.nowMs()} AS now_ms`;
+    return [
+      {
+        sql: `SELECT ${columns} FROM session ${dialect.forceIndex('PRIMARY')} WHERE ${sql} ORDER BY account, session_id ${lock}`,
+        values,
+      },
+      // Tells which of those that were left out are there, and the time for those that are not.
+      { sql: `SELECT account, session_id FROM session WHERE ${sql}`, values },
+      { sql: `SELECT ${dialect.nowMs()} AS now_ms`, values: [] },
+    ];
   },
-};
-
-/** Heads of sessions that are to be created. */
-export const NEW_HEAD: Question<SessionKey, LockedHead> = {
-  rank: LOCK_RANK.newSession,
-  name: sessionName,
-  async answer(runner, keys) {
-    const [row] = await runner.query<{ now_ms: number }>(`SELECT ${runner.dialect.nowMs()} AS now_ms`);
-    return keys.map(({ account, sessionId }) => new LockedHead({ account, sessionId }, 1, 0, row!.now_ms, true));
+  answers([locked, present, time], keys) {
+    const heads = new Map<string, LockedHead | typeof HELD>();
+    for (const row of present!) heads.set(sessionName(keyOf(row)), HELD);
+    for (const row of locked!) {
+      const numbers = [row['next_seq'], row['owner_epoch'], row['now_ms']] as [number, number, number];
+      heads.set(sessionName(keyOf(row)), new LockedHead(keyOf(row), ...numbers));
+    }
+    const unknown = ({ account, sessionId }: SessionKey): LockedHead =>
+      new LockedHead({ account, sessionId }, 1, 0, time![0]!['now_ms'] as number, true);
+    return keys.map((key) => heads.get(sessionName(key)) ?? unknown(key));
   },
 };
 
@@ -108,13 +101,8 @@ export const WRITE_HEAD: Writing<LockedHead> = {
   },
 };
 
-async function present(runner: SqlRunner, keys: readonly SessionKey[]): Promise<SessionKey[]> {
-  const named = namesSessions(keys);
-  const rows = await runner.query<{ account: string; session_id: string }>(
-    `SELECT account, session_id FROM session WHERE ${named.sql}`,
-    named.values,
-  );
-  return rows.map((row) => ({ account: row.account, sessionId: row.session_id }));
+function keyOf(row: Row): SessionKey {
+  return { account: row['account'] as string, sessionId: row['session_id'] as string };
 }
 
 /** Two that open the same session at once: the second meets a duplicate key, and its transaction is repeated. */

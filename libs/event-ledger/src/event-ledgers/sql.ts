@@ -11,15 +11,7 @@ import {
 import { type Append, EventLedger, type SessionHead, type SessionRow } from '../event-ledger.js';
 import { planAppend, prepareAppend, type PreparedAppend } from './append-plan.js';
 import { EVENT_AT, EVENT_COLUMNS, INSERT_EVENT, toEvent } from './event-rows.js';
-import {
-  LOCK_HEAD,
-  type LockedHead,
-  namesSessions,
-  NEW_HEAD,
-  SESSION_COLUMNS,
-  toSession,
-  WRITE_HEAD,
-} from './session-rows.js';
+import { LOCK_HEAD, type LockedHead, namesSessions, SESSION_COLUMNS, toSession, WRITE_HEAD } from './session-rows.js';
 
 /** Sessions asked for in one query. */
 const SESSIONS_PER_QUERY = 1_000;
@@ -37,11 +29,12 @@ export class SqlEventLedger extends EventLedger {
   }
 
   async lockHead(tx: Tx, session: SessionKey): Promise<SessionHead | null> {
-    return tx.ask(LOCK_HEAD, session);
+    const head = await tx.ask(LOCK_HEAD, session);
+    return head.isNew ? null : head;
   }
 
   async openHead(tx: Tx, session: SessionKey): Promise<SessionHead> {
-    return (await tx.ask(LOCK_HEAD, session)) ?? (await tx.ask(NEW_HEAD, session));
+    return tx.ask(LOCK_HEAD, session);
   }
 
   append(tx: Tx, head: SessionHead, append: Append): Event[] {

@@ -2,31 +2,45 @@ import { expect, it } from '@jest/globals';
 import { UnavailableError } from '../unavailable.error.js';
 import { GroupCommit } from './group-commit.js';
 import { RunAlone } from './grouping.js';
-import { SpoiledGroupError, TransactionGroup } from './transaction-group.js';
-import { HELD, type Question, type SqlRunner, type Statement, type Tx, type Writing } from './tx.js';
+import type { Dialect } from './dialect.js';
+import { type RawTx, SpoiledGroupError, TransactionGroup } from './transaction-group.js';
+import { HELD, type Query, type Question, type Row, type Statement, type Tx, type Writing } from './tx.js';
 
 type Work<T> = (tx: Tx) => Promise<T>;
 
-const RAW = { uncertain: false } as SqlRunner & { uncertain: boolean };
-
-/** Answers each key with itself, and keeps which keys were asked at once. */
-class Echo implements Question<string, string | { key: string }> {
-  readonly asked: string[][] = [];
+/** Answers each key with itself, and leaves out what is held. */
+class Echo implements Question<string, { key: string }> {
   readonly held = new Set<string>();
 
-  constructor(
-    readonly rank: number,
-    private readonly log: string[] = [],
-  ) {}
+  constructor(readonly rank: number) {}
 
   name(key: string): string {
     return key;
   }
 
-  answer(_runner: SqlRunner, keys: readonly string[], skipLocked: boolean) {
-    this.asked.push([...keys]);
-    this.log.push(`${this.rank}: ${keys.join(' ')}`);
-    return Promise.resolve(keys.map((key) => (skipLocked && this.held.has(key) ? HELD : { key })));
+  queries(_dialect: unknown, keys: readonly string[], skipLocked: boolean): Query[] {
+    return [{ sql: String(this.rank), values: keys.filter((key) => !skipLocked || !this.held.has(key)) }];
+  }
+
+  answers([rows]: readonly Row[][], keys: readonly string[]) {
+    const found = new Set(rows!.map(({ key }) => key));
+    return keys.map((key) => (found.has(key) ? { key } : HELD));
+  }
+}
+
+/** A transaction whose every SELECT answers its parameters, and which keeps what came in one round trip. */
+class EchoTx implements RawTx {
+  readonly dialect = {} as Dialect;
+  readonly uncertain = false;
+
+  constructor(private readonly packets: string[][]) {}
+
+  query = (): Promise<never> => Promise.reject(new Error('not used'));
+  execute = (): Promise<never> => Promise.reject(new Error('not used'));
+
+  queryAll(queries: readonly Query[]): Promise<Row[][]> {
+    this.packets.push(queries.map(({ sql, values }) => `${sql}: ${values.join(' ')}`));
+    return Promise.resolve(queries.map(({ values }) => values.map((key) => ({ key }) as Row)));
   }
 }
 
@@ -38,6 +52,7 @@ const WRITTEN: Writing<string> = {
 /** Runs groups without a database. */
 class Groups {
   readonly sizes: number[] = [];
+  readonly packets: string[][] = [];
   readonly written: string[] = [];
   fail: Error | null = null;
   readonly commit = new GroupCommit((works, skipLocked) => this.transact(works, skipLocked));
@@ -49,7 +64,7 @@ class Groups {
   private async transact<T>(works: readonly Work<T>[], skipLocked: boolean) {
     this.sizes.push(works.length);
     if (this.fail) throw this.fail;
-    const group = new TransactionGroup(RAW, skipLocked);
+    const group = new TransactionGroup(new EchoTx(this.packets), skipLocked);
     const outcomes = await group.run(works);
     for (const { values } of group.statements()) this.written.push(...(values as string[]));
     return outcomes;
@@ -64,10 +79,7 @@ it('what arrives while a group is under way joins the next one', async () => {
   const second = [1, 2, 3].map((n) => groups.join((tx) => tx.ask(echo, `b${n}`)));
   await Promise.all([...first, ...second]);
   expect(groups.sizes).toEqual([2, 3]);
-  expect(echo.asked).toEqual([
-    ['a1', 'a2'],
-    ['b1', 'b2', 'b3'],
-  ]);
+  expect(groups.packets).toEqual([['1: a1 a2'], ['1: b1 b2 b3']]);
 });
 
 it('answers what several ask once, with the very same object', async () => {
@@ -78,22 +90,20 @@ it('answers what several ask once, with the very same object', async () => {
     groups.join((tx) => tx.ask(echo, 'same')),
   ]);
   expect(one).toBe(other);
-  expect(echo.asked).toEqual([['same']]);
+  expect(groups.packets).toEqual([['1: same']]);
 });
 
-it('keeps the lock order for the whole group: nobody gets a later lock while somebody waits for an earlier one', async () => {
+it('answers everything that is asked at the same time in one round trip, in the one lock order', async () => {
   const groups = new Groups();
-  const log: string[] = [];
-  const turn = new Echo(1, log);
-  const session = new Echo(2, log);
+  const [turn, session, reads] = [new Echo(1), new Echo(2), new Echo(3)];
   await Promise.all([
-    groups.join((tx) => tx.ask(session, 's1')),
+    groups.join((tx) => Promise.all([tx.ask(reads, 'r1'), tx.ask(session, 's1')])),
     groups.join(async (tx) => {
-      await tx.ask(turn, 't2');
-      await tx.ask(session, 's2');
+      await Promise.all([tx.ask(session, 's2'), tx.ask(turn, 't2')]);
+      await tx.ask(reads, 'r2');
     }),
   ]);
-  expect(log).toEqual(['1: t2', '2: s1 s2']);
+  expect(groups.packets).toEqual([['1: t2', '2: s1 s2', '3: r1'], ['3: r2']]);
 });
 
 it('runs a work that would wait for a row by itself, and the later ones of its lane behind it', async () => {

@@ -1,7 +1,7 @@
-import type { Question, SqlRunner, Statement, Tx } from './tx.js';
+import type { Question, Row, SqlRunner, Statement, Tx } from './tx.js';
 
 /** The one lock order, and the order of the questions of a group: turn rows, then session rows, then plain reads. */
-export const LOCK_RANK = { plain: 0, turn: 1, session: 2, newSession: 3, reads: 4 } as const;
+export const LOCK_RANK = { plain: 0, turn: 1, session: 2, reads: 3 } as const;
 
 /**
  * Thrown where the work of one transaction cannot go on together with the others of its group, e.g. because it would have
@@ -26,6 +26,8 @@ export function checkMatches(statements: readonly Statement[], matched: readonly
 /** Asks inside a transaction together with its group, outside of one by itself. */
 export async function ask<K, V>(runner: SqlRunner | Tx, question: Question<K, V>, key: K): Promise<V> {
   if ('ask' in runner) return runner.ask(question, key);
-  const [answer] = await question.answer(runner, [key], false);
-  return answer as V;
+  const rows: Row[][] = [];
+  for (const { sql, values } of question.queries(runner.dialect, [key], false))
+    rows.push(await runner.query(sql, values));
+  return question.answers(rows, [key])[0] as V;
 }

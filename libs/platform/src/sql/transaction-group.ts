@@ -1,6 +1,7 @@
 import { RunAlone } from './grouping.js';
 import {
   HELD,
+  type Query,
   type Question,
   type Row,
   type SqlRunner,
@@ -13,6 +14,8 @@ import {
 /** What the adapters offer inside one transaction. */
 export interface RawTx extends SqlRunner {
   readonly uncertain: boolean;
+  /** The rows of each of several SELECTs, run in this order and sent in one round trip. */
+  queryAll(queries: readonly Query[]): Promise<Row[][]>;
 }
 
 /** What is run in one transaction by an adapter, and what it leaves to be sent before the COMMIT. */
@@ -25,10 +28,16 @@ export class SpoiledGroupError extends Error {
   override readonly name = 'SpoiledGroupError';
 }
 
+/** Whether one of the works can go on by itself. */
+interface Member {
+  waiting: boolean;
+}
+
 type AnyQuestion = Question<unknown, unknown>;
 type AnyWriting = Writing<unknown>;
 
 interface Asked {
+  member: Member;
   question: AnyQuestion;
   key: unknown;
   resolve(answer: unknown): void;
@@ -36,9 +45,9 @@ interface Asked {
 }
 
 /**
- * Runs the works of several callers in one transaction, in step: when all of them wait for an answer, the question of the
- * lowest rank is answered for all who ask it, with one statement. What they write is collected and handed back at the
- * end. So a group costs the round trips of its longest member, and the lock order holds for the group as for each.
+ * Runs the works of several callers in one transaction, in step: when all of them wait for an answer, everything that was
+ * asked is answered in one round trip, each question for all who ask it, in the order of the ranks. What they write is
+ * collected and handed back at the end. So a group costs the round trips of its longest member.
  *
  * Owns: the answers and what is to be written, for this one transaction. Does not own: the transaction (the adapter's).
  */
@@ -59,7 +68,7 @@ export class TransactionGroup {
   async run<T>(works: readonly ((tx: Tx) => Promise<T>)[]): Promise<Outcome<T>[]> {
     this.busy = works.length;
     const members = works.map((work) => this.member(work));
-    while (await this.everybodyWaits()) await this.answerOne();
+    while (await this.everybodyWaits()) await this.answerAll();
     return Promise.all(members);
   }
 
@@ -82,9 +91,12 @@ export class TransactionGroup {
     }
   }
 
-  ask(question: AnyQuestion, key: unknown): Promise<unknown> {
+  /** A work may ask several questions at once; it goes on when all of them are answered. */
+  ask(member: Member, question: AnyQuestion, key: unknown): Promise<unknown> {
     return new Promise((resolve, reject) => {
-      this.asked.push({ question, key, resolve, reject });
+      this.asked.push({ member, question, key, resolve, reject });
+      if (member.waiting) return;
+      member.waiting = true;
       this.waits();
     });
   }
@@ -110,36 +122,49 @@ export class TransactionGroup {
     return this.asked.length > 0;
   }
 
-  private async answerOne(): Promise<void> {
-    const question = this.asked.reduce((a, b) => (b.question.rank < a.question.rank ? b : a)).question;
-    const asking = this.asked.filter((each) => each.question === question);
-    this.asked.splice(0, this.asked.length, ...this.asked.filter((each) => each.question !== question));
-    let known = this.answers.get(question);
-    if (!known) this.answers.set(question, (known = new Map()));
-    try {
-      const unknown = new Map<string, unknown>();
-      for (const { key } of asking) if (!known.has(question.name(key))) unknown.set(question.name(key), key);
-      if (unknown.size > 0) {
-        const answers = await question.answer(this.raw, [...unknown.values()], this.skipLocked);
-        [...unknown.keys()].forEach((name, at) => known.set(name, answers[at]));
-      }
-    } catch (error) {
-      this.busy += asking.length;
-      for (const { reject } of asking) reject(error);
-      return;
-    }
-    this.busy += asking.length;
-    for (const { key, resolve, reject } of asking) {
-      const answer = known.get(question.name(key));
+  private async answerAll(): Promise<void> {
+    const asked = this.asked.splice(0);
+    const failure = await this.look(asked).then(
+      () => null,
+      (error: unknown) => ({ error }),
+    );
+    const members = new Set(asked.map(({ member }) => member));
+    for (const member of members) member.waiting = false;
+    this.busy += members.size;
+    if (failure) return asked.forEach(({ reject }) => reject(failure.error));
+    for (const { question, key, resolve, reject } of asked) {
+      const answer = this.answers.get(question)!.get(question.name(key));
       if (answer === HELD) reject(new RunAlone('a row is held by another transaction'));
       else resolve(answer);
+    }
+  }
+
+  /** Finds the answers that are not known yet. */
+  private async look(asked: readonly Asked[]): Promise<void> {
+    const parts: { question: AnyQuestion; keys: Map<string, unknown>; queries: Query[] }[] = [];
+    for (const [question, asking] of Map.groupBy(asked, (each) => each.question)) {
+      const known = this.answers.get(question) ?? new Map<string, unknown>();
+      this.answers.set(question, known);
+      const keys = new Map(asking.map(({ key }) => [question.name(key), key]));
+      for (const name of known.keys()) keys.delete(name);
+      if (keys.size === 0) continue;
+      parts.push({ question, keys, queries: question.queries(this.raw.dialect, [...keys.values()], this.skipLocked) });
+    }
+    if (parts.length === 0) return;
+    parts.sort((one, other) => one.question.rank - other.question.rank);
+    const rows = await this.raw.queryAll(parts.flatMap(({ queries }) => queries));
+    for (const { question, keys, queries } of parts) {
+      const answers = question.answers(rows.splice(0, queries.length), [...keys.values()]);
+      const known = this.answers.get(question)!;
+      [...keys.keys()].forEach((name, at) => known.set(name, answers[at]));
     }
   }
 }
 
 /** What one work of a group is given. */
-class MemberTx implements Tx {
+class MemberTx implements Tx, Member {
   hasWritten = false;
+  waiting = false;
 
   constructor(
     private readonly raw: RawTx,
@@ -164,7 +189,7 @@ class MemberTx implements Tx {
   }
 
   ask<K, V>(question: Question<K, V>, key: K): Promise<V> {
-    return this.group.ask(question as AnyQuestion, key) as Promise<V>;
+    return this.group.ask(this, question as AnyQuestion, key) as Promise<V>;
   }
 
   write<W>(writing: Writing<W>, row: W): void {

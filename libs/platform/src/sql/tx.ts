@@ -15,17 +15,25 @@ export interface SqlRunner {
 /** What a question answers for rows that another transaction holds, when it was asked not to wait for them. */
 export const HELD = Symbol('held');
 
+/** A SELECT with its parameters. */
+export interface Query {
+  sql: string;
+  values: SqlValue[];
+}
+
 /**
- * Something a transaction wants to know, asked for many keys at once: one statement answers all the transactions of a
- * group that ask at the same time. Within a transaction equal keys get the same answer, the very same object.
+ * Something a transaction wants to know, asked for many keys at once: a statement or two answer all the transactions of
+ * a group that ask at the same time. Within a transaction equal keys get the same answer, the very same object.
  */
 export interface Question<K, V> {
-  /** Its place in the one lock order: in a group, questions of lower rank are answered first. */
+  /** Its place in the one lock order: what is asked at the same time is answered in the order of the ranks. */
   readonly rank: number;
   /** Equal for equal keys. */
   name(key: K): string;
-  /** Answers in the order of the keys. With `skipLocked`, rows that another transaction holds are answered HELD. */
-  answer(runner: SqlRunner, keys: readonly K[], skipLocked: boolean): Promise<(V | typeof HELD)[]>;
+  /** With `skipLocked`, rows that another transaction holds are left out. */
+  queries(dialect: Dialect, keys: readonly K[], skipLocked: boolean): Query[];
+  /** The answers in the order of the keys, from the rows of each query; HELD for a row that was left out. */
+  answers(rows: readonly Row[][], keys: readonly K[]): (V | typeof HELD)[];
 }
 
 /** A statement that is sent when the work is done. */

@@ -1,5 +1,5 @@
 import { type Id, partitionOf, type SessionKey, sessionName } from '#protocol';
-import { HELD, inPairs, LOCK_RANK, type Question, type Row, type SqlPart, type SqlRunner } from '#platform';
+import { type Dialect, HELD, inPairs, LOCK_RANK, type Query, type Question, type Row, type SqlPart } from '#platform';
 import type { LiveTurn, TurnRow } from '../turns.js';
 import { LIVE_COLUMNS, toLiveTurn, toTurn, TURN_COLUMNS } from './turn-rows.js';
 
@@ -12,8 +12,9 @@ interface TurnKey {
 export const FIND_TURN: Question<TurnKey, TurnRow | null> = {
   rank: LOCK_RANK.plain,
   name: turnName,
-  async answer(runner, keys) {
-    const found = await readTurns(runner, keys, '');
+  queries: (dialect, keys) => [namingTurns(dialect, TURN_COLUMNS, keys, '')],
+  answers([rows], keys) {
+    const found = byName(rows!);
     return keys.map((key) => found.get(turnName(key)) ?? null);
   },
 };
@@ -22,12 +23,15 @@ export const FIND_TURN: Question<TurnKey, TurnRow | null> = {
 export const LOCK_TURN: Question<TurnKey, TurnRow | null> = {
   rank: LOCK_RANK.turn,
   name: turnName,
-  async answer(runner, keys, skipLocked) {
-    const { forUpdate, forUpdateSkipLocked } = runner.dialect;
-    const found = await readTurns(runner, keys, skipLocked ? forUpdateSkipLocked : forUpdate);
-    const missing = keys.filter((key) => !found.has(turnName(key)));
-    const held = skipLocked && missing.length > 0 ? await readTurns(runner, missing, '') : new Map<string, TurnRow>();
-    return keys.map((key) => (held.has(turnName(key)) ? HELD : (found.get(turnName(key)) ?? null)));
+  queries: (dialect, keys, skipLocked) => [
+    namingTurns(dialect, TURN_COLUMNS, keys, skipLocked ? dialect.forUpdateSkipLocked : dialect.forUpdate),
+    // Tells which of those that were left out are there.
+    namingTurns(dialect, 'account, turn_id', keys, ''),
+  ],
+  answers([locked, present], keys) {
+    const found = byName(locked!);
+    const there = new Set(present!.map((row) => `${row['account']}/${row['turn_id']}`));
+    return keys.map((key) => found.get(turnName(key)) ?? (there.has(turnName(key)) ? HELD : null));
   },
 };
 
@@ -35,14 +39,18 @@ export const LOCK_TURN: Question<TurnKey, TurnRow | null> = {
 export const LIVE_TURNS: Question<SessionKey, LiveTurn[]> = {
   rank: LOCK_RANK.reads,
   name: sessionName,
-  async answer(runner, keys) {
-    const named = inParts(keys);
-    const rows = await runner.query(
-      `SELECT ${LIVE_COLUMNS} FROM turn ${runner.dialect.forceIndex('turn_live')}
-       WHERE live = 1 AND ${named.sql} AND queue_seq IS NOT NULL ORDER BY queue_seq`,
-      named.values,
-    );
-    const lines = Map.groupBy(rows.map(toLiveTurn), (turn) => sessionName(turn.session));
+  queries(dialect, keys) {
+    const { sql, values } = inParts(keys);
+    const from = `turn ${dialect.forceIndex('turn_live')}`;
+    return [
+      {
+        sql: `SELECT ${LIVE_COLUMNS} FROM ${from} WHERE live = 1 AND ${sql} AND queue_seq IS NOT NULL ORDER BY queue_seq`,
+        values,
+      },
+    ];
+  },
+  answers([rows], keys) {
+    const lines = Map.groupBy(rows!.map(toLiveTurn), (turn) => sessionName(turn.session));
     return keys.map((key) => lines.get(sessionName(key)) ?? []);
   },
 };
@@ -51,17 +59,19 @@ export const LIVE_TURNS: Question<SessionKey, LiveTurn[]> = {
 export const COUNT_QUEUED: Question<SessionKey, number> = {
   rank: LOCK_RANK.reads,
   name: sessionName,
-  async answer(runner, keys) {
-    const named = inParts(keys);
-    const rows = await runner.query<{ account: Id; session_id: Id; queued: number }>(
-      `SELECT account, session_id, COUNT(*) AS queued FROM turn ${runner.dialect.forceIndex('turn_live')}
-       WHERE live = 1 AND ${named.sql} AND queue_seq IS NOT NULL AND state = 'queued' AND kind <> 'report'
-       GROUP BY account, session_id`,
-      named.values,
-    );
-    const counts = new Map(
-      rows.map((row) => [sessionName({ account: row.account, sessionId: row.session_id }), row.queued]),
-    );
+  queries(dialect, keys) {
+    const { sql, values } = inParts(keys);
+    return [
+      {
+        sql: `SELECT account, session_id, COUNT(*) AS queued FROM turn ${dialect.forceIndex('turn_live')}
+              WHERE live = 1 AND ${sql} AND queue_seq IS NOT NULL AND state = 'queued' AND kind <> 'report'
+              GROUP BY account, session_id`,
+        values,
+      },
+    ];
+  },
+  answers([rows], keys) {
+    const counts = new Map(rows!.map((row) => [`${row['account']}/${row['session_id']}`, row['queued'] as number]));
     return keys.map((key) => counts.get(sessionName(key)) ?? 0);
   },
 };
@@ -87,16 +97,16 @@ export function inParts(sessions: readonly SessionKey[]): SqlPart {
   };
 }
 
-async function readTurns(runner: SqlRunner, keys: readonly TurnKey[], locking: string): Promise<Map<string, TurnRow>> {
-  const named = inPairs(
+function namingTurns(dialect: Dialect, columns: string, keys: readonly TurnKey[], locking: string): Query {
+  const { sql, values } = inPairs(
     'account',
     'turn_id',
     keys.map(({ account, turnId }) => [account, turnId] as const),
   );
-  const rows: Row[] = await runner.query(
-    `SELECT ${TURN_COLUMNS} FROM turn ${runner.dialect.forceIndex('PRIMARY')} WHERE ${named.sql} ${locking}`,
-    named.values,
-  );
+  return { sql: `SELECT ${columns} FROM turn ${dialect.forceIndex('PRIMARY')} WHERE ${sql} ${locking}`, values };
+}
+
+function byName(rows: readonly Row[]): Map<string, TurnRow> {
   return new Map(rows.map((row) => toTurn(row)).map((turn) => [turnName(turn), turn]));
 }
 

@@ -9,7 +9,7 @@ import { checkMatches, MismatchError } from '../grouping.js';
 import { faultOf } from '../mysql-faults.js';
 import { AttemptFailedError, repeatAttempts } from '../transaction-attempts.js';
 import type { RawTx, Work } from '../transaction-group.js';
-import type { Row, SqlValue, Statement } from '../tx.js';
+import type { Query, Row, SqlValue, Statement } from '../tx.js';
 
 /** Statements with more text than this are prepared: their values then travel as they are, not escaped and so longer. */
 const PREPARE_ABOVE_CHARS = 1_048_576;
@@ -213,6 +213,15 @@ class MysqlTx implements RawTx {
     return ((await this.run(sql, values)) as ResultSetHeader).affectedRows;
   }
 
+  async queryAll(queries: readonly Query[]): Promise<Row[][]> {
+    if (queries.length === 1) return [await this.query(queries[0]!.sql, queries[0]!.values)];
+    const results = await this.run(
+      queries.map(({ sql }) => sql).join('; '),
+      queries.flatMap(({ values }) => values),
+    );
+    return results as Row[][];
+  }
+
   /** Sends statements in one round trip, and what else is given behind them; how many rows each has matched. */
   async send(statements: readonly Statement[], behind?: string): Promise<number[]> {
     const [only] = statements;
@@ -256,8 +265,8 @@ class MysqlTx implements RawTx {
     if (this.begun) return this.sendText(sql, values);
     this.begun = true;
     if (textLength(values) <= PREPARE_ABOVE_CHARS) {
-      const results = (await this.sendText(`START TRANSACTION; ${sql}`, values)) as unknown[];
-      return results[1];
+      const [, ...results] = (await this.sendText(`START TRANSACTION; ${sql}`, values)) as unknown[];
+      return results.length === 1 ? results[0] : results;
     }
     await this.sendText('START TRANSACTION', []);
     return this.sendText(sql, values);

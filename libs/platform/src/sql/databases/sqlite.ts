@@ -9,7 +9,7 @@ import { checkMatches } from '../grouping.js';
 import { sqliteCode, type SqliteHandle, type SqliteStatement } from '../sqlite-handle.js';
 import { AttemptFailedError, repeatAttempts } from '../transaction-attempts.js';
 import type { RawTx, Work } from '../transaction-group.js';
-import type { Row, SqlValue } from '../tx.js';
+import type { Query, Row, SqlValue } from '../tx.js';
 
 /** Prepared statements kept; beyond that all are dropped and prepared again when met. */
 const STATEMENTS_MAX = 500;
@@ -136,6 +136,10 @@ class SqliteTx implements RawTx {
 
   async query<R = Row>(sql: string, values: readonly SqlValue[] = []): Promise<R[]> {
     return this.run(sql, values) as R[];
+  }
+
+  async queryAll(queries: readonly Query[]): Promise<Row[][]> {
+    return queries.map(({ sql, values }) => this.run(sql, values) as Row[]);
   }
 
   async execute(sql: string, values: readonly SqlValue[] = []): Promise<number> {
