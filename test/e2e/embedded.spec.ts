@@ -102,6 +102,7 @@ test(
       LOG_LEVEL: 'warn',
     });
     stage.pods.push(second);
+    await until('the second pod ends', () => !second.alive);
     expect(await second.exited).toEqual({ code: 1, signal: null });
     const lines = second.log.split('\n').filter(Boolean);
     expect(lines).toEqual([expect.stringMatching(/ledger\.sqlite is in use by another process: stop that one/)]);

@@ -75,8 +75,8 @@ export class Stage<P extends Place = Place> {
   /** Ends and removes everything. To be called however the test came out. */
   async end(): Promise<void> {
     await Promise.all(this.pods.filter((pod) => pod.alive).map((pod) => pod.kill()));
-    await this.place.close();
     rmSync(this.dir, { recursive: true, force: true });
+    await this.place.close();
   }
 
   private get scriptDir(): string {
