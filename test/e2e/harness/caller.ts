@@ -31,18 +31,25 @@ export class Caller {
     this.headers = { 'x-account-id': account, 'x-user-id': user, 'x-scope': scope };
   }
 
-  async call<T>(pod: Listening, method: string, path: string, body?: unknown): Promise<Answer<T>> {
+  async call<T>(
+    pod: Listening,
+    method: string,
+    path: string,
+    body?: unknown,
+    signal?: AbortSignal,
+  ): Promise<Answer<T>> {
     const response = await fetch(`${pod.url}${path}`, {
       method,
       headers: { ...this.headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
       body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
     });
     return { status: response.status, headers: response.headers, body: (await response.json()) as T };
   }
 
   /** Posts a message, whatever the answer. */
-  post(pod: Listening, sessionId: string, message: Message): Promise<Answer<Accepted>> {
-    return this.call(pod, 'POST', `/v1/sessions/${sessionId}/messages`, message);
+  post(pod: Listening, sessionId: string, message: Message, signal?: AbortSignal): Promise<Answer<Accepted>> {
+    return this.call(pod, 'POST', `/v1/sessions/${sessionId}/messages`, message, signal);
   }
 
   /** Posts a message that must be accepted. */

@@ -18,6 +18,8 @@ export interface Place {
 export interface ServersPlace extends Place {
   redis: Redis;
   keyPrefix: string;
+  /** Asks the ledger's database. */
+  query<R>(statement: string): Promise<R[]>;
 }
 
 const COUNTS = `SELECT (SELECT COUNT(*) FROM session) AS session,
@@ -45,6 +47,7 @@ export async function openServers(given: GivenServers = {}): Promise<ServersPlac
     settings: { REDIS_URL: redisUrl, DATABASE_URL: database.href, REDIS_KEY_PREFIX: keyPrefix },
     redis,
     keyPrefix,
+    query: (statement) => ask(database.href, statement),
     rows: async () => (await ask<RowCounts>(database.href, COUNTS))[0]!,
     close: async () => {
       if (!given.redisUrl) await removeKeys(redis, keyPrefix);

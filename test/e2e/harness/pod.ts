@@ -1,7 +1,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { Facts, Order, Report } from './pod-orders.js';
+import type { Facts, Order, PodState, Report } from './pod-orders.js';
 import { until } from './until.js';
 
 /** The checkout: the compiled pod of this very checkout is what runs. */
@@ -15,9 +16,11 @@ export interface PodExit {
 /** A pod that is held at a step point until `release`. */
 export interface Hold {
   /** Resolves with the point's facts as soon as somebody stands there. */
-  reached(): Promise<Facts>;
+  reached(limitMs?: number): Promise<Facts>;
   release(): Promise<void>;
 }
+
+type Unnumbered<O> = O extends { id: number } ? Omit<O, 'id'> : never;
 
 /** One pod process. */
 export class Pod {
@@ -95,14 +98,39 @@ export class Pod {
   /** Holds the pod at the next time that it reaches this point with these facts, and at every time after that. */
   async holdAt(point: string, where?: Facts): Promise<Hold> {
     const id = await this.order({ act: 'hold', point, where });
-    const holding = (): Facts | undefined => {
-      for (const report of this.reports) if (report.kind === 'holding' && report.id === id) return report.facts;
-      return undefined;
-    };
     return {
-      reached: () => until(`pod ${this.name} reaches ${point}`, holding),
-      release: async () => void (await this.order({ act: 'release', point })),
+      reached: (limitMs) => until(`pod ${this.name} reaches ${point}`, () => this.passages(id)[0], limitMs),
+      release: async () => void (await this.order({ act: 'release', hold: id })),
     };
+  }
+
+  /** Looks on at this point from now on: the facts of each time that it has been passed, so far. */
+  async watchAt(point: string, where?: Facts): Promise<() => Facts[]> {
+    const id = await this.order({ act: 'watch', point, where });
+    return () => this.passages(id);
+  }
+
+  /** What its process holds in memory now. */
+  async look(): Promise<PodState> {
+    const id = await this.order({ act: 'look' });
+    for (const report of this.reports) if (report.kind === 'state' && report.id === id) return report.state;
+    throw new Error(`pod ${this.name} did not tell its state`);
+  }
+
+  /** Changes ACTOR_IDLE_MS while it runs. */
+  async setIdle(actorIdleMs: number): Promise<void> {
+    await this.order({ act: 'set', actorIdleMs });
+  }
+
+  /** SIGSTOP. Resolves when the process stands still; nothing that it is told from then on is heard until `thaw`. */
+  async freeze(): Promise<void> {
+    this.child.kill('SIGSTOP');
+    await until(`pod ${this.name} stands still`, () => stateOf(this.child.pid!) === 'T');
+  }
+
+  /** SIGCONT. */
+  thaw(): void {
+    this.child.kill('SIGCONT');
   }
 
   /** Ends the process as kill -9 does at the n-th time that it reaches this point with these facts. */
@@ -123,10 +151,20 @@ export class Pod {
     return { ...(await this.exited), tookMs: performance.now() - sinceMs };
   }
 
-  private async order(order: Omit<Order, 'id'>): Promise<number> {
+  private passages(id: number): Facts[] {
+    return this.reports.flatMap((report) => (report.kind === 'reached' && report.id === id ? [report.facts] : []));
+  }
+
+  private async order(order: Unnumbered<Order>): Promise<number> {
     const id = ++this.orders;
-    this.child.send({ ...order, id } satisfies Order);
+    this.child.send({ ...order, id });
     await until(`pod ${this.name} obeys`, () => this.reports.some((each) => each.kind === 'obeyed' && each.id === id));
     return id;
   }
+}
+
+/** The state letter that the system gives the process. */
+function stateOf(pid: number): string {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
+  return stat.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3);
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 export interface ScriptCall {
   kind: 'model' | 'tool';
   pod: string;
+  boot: string;
   session: string;
   turn: string;
   generation: number;

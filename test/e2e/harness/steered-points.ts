@@ -1,7 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import { StepPoints } from '#platform';
-import type { Facts, Order, Report } from './pod-orders.js';
+import type { Facts, PointOrder, Report } from './pod-orders.js';
 
-interface Standing extends Order {
+interface Standing extends PointOrder {
   left: number;
   held: (() => void)[];
 }
@@ -14,27 +15,27 @@ export class SteeredPoints extends StepPoints {
     super();
   }
 
-  obey(order: Order): void {
-    if (order.act === 'release') this.release(order.point);
-    else this.standing.push({ ...order, left: order.nth ?? 1, held: [] });
-    this.report({ kind: 'obeyed', id: order.id });
+  obey(order: PointOrder): void {
+    this.standing.push({ ...order, left: order.nth ?? 1, held: [] });
+  }
+
+  release(hold: number): void {
+    const over = this.standing.find((order) => order.id === hold);
+    this.standing = this.standing.filter((order) => order !== over);
+    for (const go of over?.held ?? []) go();
   }
 
   override reach(point: string, facts: Facts = {}): Promise<void> | undefined {
-    const order = this.standing.find((each) => each.point === point && matches(facts, each.where));
+    const due = this.standing.filter((each) => each.point === point && matches(facts, each.where));
+    for (const order of due) if (order.act === 'watch') this.report({ kind: 'reached', id: order.id, facts });
+    const order = due.find(({ act }) => act !== 'watch');
     if (!order || --order.left > 0) return undefined;
     if (order.act === 'die') process.kill(process.pid, 'SIGKILL');
-    this.report({ kind: 'holding', id: order.id, facts });
+    this.report({ kind: 'reached', id: order.id, facts });
     return new Promise((go) => order.held.push(go));
-  }
-
-  private release(point: string): void {
-    const over = this.standing.filter((order) => order.point === point);
-    this.standing = this.standing.filter((order) => order.point !== point);
-    for (const order of over) for (const go of order.held) go();
   }
 }
 
 function matches(facts: Facts, where: Facts = {}): boolean {
-  return Object.entries(where).every(([name, value]) => facts[name] === value);
+  return Object.entries(where).every(([name, value]) => isDeepStrictEqual(facts[name], value));
 }
