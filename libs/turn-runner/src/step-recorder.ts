@@ -49,7 +49,9 @@ export class StepRecorder {
     try {
       this.committed(await append);
     } catch (error) {
-      throw this.explain(error);
+      const explained = this.explain(error);
+      if (error instanceof StaleOwnerError) await this.deps.steps.reach('append.refused', this.facts(events));
+      throw explained;
     } finally {
       this.inFlight.delete(append);
     }
@@ -63,7 +65,7 @@ export class StepRecorder {
 
   private async append(events: readonly EventDraft[]): Promise<Event[]> {
     const { ledger, randomness, steps } = this.deps;
-    const facts = { turnId: this.turn.turnId, types: events.map(({ type }) => type) };
+    const facts = this.facts(events);
     const append = {
       id: randomness.id(),
       writer: { kind: 'owner', epoch: this.lease.owner.epoch } as const,
@@ -76,6 +78,10 @@ export class StepRecorder {
       if (held) await held;
       return ledger.appendGrouped(this.lease.session, append);
     });
+  }
+
+  private facts(events: readonly EventDraft[]) {
+    return { turnId: this.turn.turnId, types: events.map(({ type }) => type), epoch: this.lease.owner.epoch };
   }
 
   private assertMayWrite(): void {

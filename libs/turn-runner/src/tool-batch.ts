@@ -58,9 +58,10 @@ export class ToolBatch {
 
   private async runOne(call: ToolCall): Promise<void> {
     const { exit, steps, recorder } = this.deps;
-    await steps.reach('tool.before', { callId: call.callId });
+    const facts = { turnId: this.facts.turnId, callId: call.callId };
+    await steps.reach('tool.before', facts);
     exit.assertMayBegin();
-    const held = steps.reach('tool.checked', { callId: call.callId });
+    const held = steps.reach('tool.checked', facts);
     if (held) await held;
     const result = await this.settle(call);
     await recorder.record([recorder.draft('tool.result', result)]);

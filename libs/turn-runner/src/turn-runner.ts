@@ -126,8 +126,10 @@ export class TurnRunner {
       return await this.finish.end(lease, ref, withUsage, progress.openCalls, exit);
     } catch (error) {
       context.abandon();
-      if (error instanceof StaleOwnerError) exit.leave({ kind: 'stale', refused: true, reason: 'lease' });
-      else if (!(error instanceof LeaveSignal)) exit.leave({ kind: 'fault', error });
+      if (error instanceof StaleOwnerError) {
+        exit.leave({ kind: 'stale', refused: true, reason: 'lease' });
+        await this.steps.reach('finish.refused', { turnId: ref.turnId, epoch: lease.owner.epoch });
+      } else if (!(error instanceof LeaveSignal)) exit.leave({ kind: 'fault', error });
       return this.leave(lease, ref, exit, recorder);
     }
   }
