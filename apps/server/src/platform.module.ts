@@ -7,6 +7,7 @@ import {
   CoordinationHealth,
   Database,
   Drain,
+  LoopLag,
   PodIdentity,
   Randomness,
   Settings,
@@ -43,6 +44,7 @@ export class PlatformModule {
       },
       Drain,
       CoordinationHealth,
+      LoopLag,
     ];
     return { module: PlatformModule, global: true, providers, exports: providers };
   }

@@ -11,7 +11,7 @@ import {
 import { HttpAdapterHost } from '@nestjs/core';
 import { type Server } from 'node:http';
 import { ActorSupervisor } from '#actor';
-import { Clock, type Coordination, COORDINATION, Database, Drain, Settings } from '#platform';
+import { Clock, type Coordination, COORDINATION, Database, Drain, LoopLag, Settings } from '#platform';
 import { SessionStreams } from '#event-stream';
 import { Recovery } from '#recovery';
 import { FrontDoor } from './http/front-door.js';
@@ -45,6 +45,7 @@ export class PodLifecycle
     @Inject(Settings) private readonly settings: Settings,
     @Inject(Clock) private readonly clock: Clock,
     @Inject(Drain) private readonly drain: Drain,
+    @Inject(LoopLag) private readonly loopLag: LoopLag,
     @Inject(FrontDoor) private readonly frontDoor: FrontDoor,
     @Inject(SessionStreams) private readonly streams: SessionStreams,
     @Inject(Database) private readonly database: Database,
@@ -56,6 +57,7 @@ export class PodLifecycle
 
   /** The queues are a copy of the ledger before anybody takes from them. */
   async onApplicationBootstrap(): Promise<void> {
+    this.loopLag.start();
     await this.recovery?.start();
     await this.supervisor?.start();
   }
@@ -90,6 +92,7 @@ export class PodLifecycle
   async onApplicationShutdown(): Promise<void> {
     await this.bounded('closing coordination', this.leftMs() / 2, this.coordination.close());
     await this.bounded('closing the ledger', this.leftMs() / 2, this.database.close());
+    this.loopLag.stop();
     this.logger.log('stopped');
   }
 

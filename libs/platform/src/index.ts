@@ -4,6 +4,7 @@ export { Clock, SystemClock, type Timer } from './clock.js';
 export { type Coordination, COORDINATION, memoryCoordination, openRedisCoordination } from './coordination.js';
 export { CoordinationHealth } from './coordination-health.js';
 export { Drain } from './drain.js';
+export { LoopLag } from './loop-lag.js';
 export { MemoryStore } from './memory-store.js';
 export { grow, holds } from './memory-steps.js';
 export { PodIdentity } from './pod-identity.js';
