@@ -172,7 +172,7 @@ function firstReply(port, request) {
 
 if (isProgram(import.meta.url)) {
   await main(async () => {
-    const services = await Promise.all([startRedis(), startMariaDb()]);
+    const services = [await startRedis(), await startMariaDb()];
     console.log(`export REDIS_URL=${services[0].url}\nexport DATABASE_URL=${services[1].url}`);
     console.error('Both run until Ctrl-C.');
     const awake = setInterval(() => {}, 60_000);

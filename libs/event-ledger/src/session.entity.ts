@@ -1,7 +1,7 @@
 import type { Dialect } from '#platform';
 import { EntitySchema } from 'typeorm';
 
-/** The table `session` as stored; times in ms since 1970 UTC. The hot path reads it as rows, see event-ledgers/rows.ts. */
+/** The table `session` as stored; times in ms since 1970 UTC. The hot path reads it as rows, see event-ledgers/session-rows.ts. */
 export interface SessionEntity {
   account: string;
   sessionId: string;

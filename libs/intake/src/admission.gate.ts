@@ -34,8 +34,9 @@ export interface Admission {
 }
 
 /**
- * Gate 2: one transaction, shared with others that arrive at the time, that accepts a message or finds that it was accepted
- * before. It waits for the session's row only; that the turnId is new, its insertion at the end proves. Keeps I2 (the order is the seq of `message.accepted`), I3 and I8.
+ * Gate 2: one transaction, shared with others that arrive at the time, that accepts a message or finds that it was
+ * accepted before. It waits for the session's row only; that the turnId is new, its insertion at the end proves. Keeps I2
+ * (the order is the seq of `message.accepted`), I3 and I8.
  */
 @Injectable()
 export class AdmissionGate {

@@ -39,7 +39,7 @@ export class KeyNames {
     return `${this.prefix}${partitionTag(partition)}:reconciling`;
   }
 
-  /** The channel to one pod: wake, stop, drain. */
+  /** The channel to one pod: wake, stop. */
   podChannel(pod: string): string {
     return `${this.prefix}pod:${pod}`;
   }

@@ -82,9 +82,11 @@ describe('callers', () => {
     ['127.0.0.1', 200],
     ['butler.test:3000', 200],
   ])('of the host %s are let in or not, whatever they ask for', async (host, status) => {
-    for (const path of ['/v1/sessions', '/health/live', '/openapi.json']) {
+    for (const path of ['/v1/sessions', '/openapi.json']) {
       expect([path, (await pod.sendAsIs('GET', path, { host })).status]).toEqual([path, status]);
     }
+    // Probes call by address.
+    expect((await pod.sendAsIs('GET', '/health/live', { host })).status).toBe(200);
   });
 });
 

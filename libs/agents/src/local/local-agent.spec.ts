@@ -12,7 +12,7 @@ const healthy: Machine = {
   uptimeS: () => 7200,
   memory: () => ({ totalBytes: 16 * GIB, availableBytes: 10 * GIB, processBytes: 0.2 * GIB }),
   disk: async (path) => ({ path, totalBytes: 100 * GIB, freeBytes: 60 * GIB }),
-  workingFolder: () => '/work',
+  workingFolder: () => '/srv',
 };
 
 class FewSessions extends OwnSessions {
@@ -89,8 +89,8 @@ describe('the local agent', () => {
     });
     const lines = reply.split('\n');
     expect(lines[0]).toBe('Something needs you now.');
-    expect(lines[1]).toContain('/ is 40% used with 60.0 GiB left; /work is 96% used');
-    expect(lines.at(-1)).toMatch(/^Next I would find the largest folders below \/work/);
+    expect(lines[1]).toContain('/ is 40% used with 60.0 GiB left; /srv is 96% used');
+    expect(lines.at(-1)).toMatch(/^Next I would find the largest folders below \/srv/);
   });
 
   it('answers in the language of the question', async () => {

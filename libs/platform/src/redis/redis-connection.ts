@@ -57,7 +57,8 @@ export class RedisConnection {
       await connection.checkEviction(options);
     } catch (error) {
       await connection.close();
-      throw error;
+      if (!(error instanceof UnavailableError)) throw error;
+      throw new UnavailableError('redis', `${error.message}. Check REDIS_URL and that the server runs`, { cause: error });
     }
     return connection;
   }

@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Pool } from 'mysql2';
 import { DataSource, type DataSourceOptions } from 'typeorm';
@@ -80,8 +80,16 @@ async function initializeMysql(dataSource: DataSource, options: DatabaseOptions)
     await dataSource.initialize();
   } catch (error) {
     const { code, message } = error as { code?: string; message: string };
-    if (code?.startsWith('ER_') && code !== 'ER_CON_COUNT_ERROR') throw error;
-    throw new UnavailableError('database', `no connection to the database: ${message}`, { cause: error });
+    if (code?.startsWith('ER_') && code !== 'ER_CON_COUNT_ERROR') {
+      throw new Error(`the database refuses: ${message}. Check DATABASE_URL; the database must exist`, {
+        cause: error,
+      });
+    }
+    throw new UnavailableError(
+      'database',
+      `no connection to the database: ${message}. Check DATABASE_URL and that the server runs`,
+      { cause: error },
+    );
   }
   // A connection whose settings are refused is dropped in silence: say it here, once.
   const { pool } = dataSource.driver as unknown as { pool: Pool };
@@ -94,7 +102,7 @@ async function initializeMysql(dataSource: DataSource, options: DatabaseOptions)
 }
 
 function sqliteOptions(path: string, clock: Clock): DataSourceOptions {
-  if (path !== ':memory:') mkdirSync(dirname(path), { recursive: true });
+  if (path !== ':memory:') makeFolder(dirname(path));
   return {
     type: 'better-sqlite3',
     database: path,
@@ -102,6 +110,16 @@ function sqliteOptions(path: string, clock: Clock): DataSourceOptions {
     timeout: 0,
     prepareDatabase: (handle: SqliteHandle) => prepareSqlite(handle, path, clock),
   };
+}
+
+/** One folder, not its parents: those being away is more likely a slip than a wish. */
+function makeFolder(folder: string): void {
+  try {
+    if (!existsSync(folder)) mkdirSync(folder);
+  } catch (error) {
+    const why = (error as Error).message;
+    throw new Error(`DATABASE_URL: the folder ${folder} of the SQLite file cannot be made: ${why}`, { cause: error });
+  }
 }
 
 /** Takes the file for this process alone, before anything is read; the operating system frees it when the process ends. */

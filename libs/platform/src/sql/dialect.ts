@@ -9,8 +9,6 @@ export interface Dialect {
   readonly forUpdate: string;
   /** The same, leaving out rows that another transaction holds. */
   readonly forUpdateSkipLocked: string;
-  /** Keeps the rows read from changing. */
-  readonly lockInShareMode: string;
   /** The ledger's clock as an expression, ms since 1970 UTC, read when the row's lock has been obtained. */
   nowMs(): string;
   /** The index to read by, after a table name. */

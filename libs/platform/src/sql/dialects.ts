@@ -9,7 +9,6 @@ export const MYSQL_DIALECT: Dialect = {
   kind: 'mysql',
   forUpdate: 'FOR UPDATE',
   forUpdateSkipLocked: 'FOR UPDATE SKIP LOCKED',
-  lockInShareMode: 'LOCK IN SHARE MODE',
   nowMs: () => `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(3)) DIV 1000`,
   forceIndex: (name) => `FORCE INDEX (${name})`,
 };
@@ -22,7 +21,6 @@ export const SQLITE_DIALECT: Dialect = {
   kind: 'sqlite',
   forUpdate: '',
   forUpdateSkipLocked: '',
-  lockInShareMode: '',
   nowMs: () => `${SQLITE_NOW_FUNCTION}()`,
   forceIndex: () => '',
 };

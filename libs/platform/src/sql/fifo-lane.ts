@@ -10,10 +10,6 @@ export class FifoLane {
 
   constructor(private readonly clock: Clock) {}
 
-  get free(): boolean {
-    return !this.taken;
-  }
-
   /** Whether the lane could be taken within `waitMs`. Whoever has it calls `leave` once. */
   async enter(waitMs: number): Promise<boolean> {
     if (!this.taken) {

@@ -7,6 +7,8 @@ import type { Tx } from './tx.js';
 /** A group holds at most so many works and, unless it is a single one, so many bytes. */
 const GROUP_MAX_WORKS = 128;
 const GROUP_MAX_BYTES = 1024 * 1024;
+/** So many groups are under way at once: while one waits for its COMMIT, the next is being asked and written. */
+const GROUPS_AT_ONCE = 2;
 /** So many works at once run by themselves because they have to wait for a row; each takes a connection. */
 const ALONE_MAX = 4;
 /** So many works may wait, in number and in bytes. */
@@ -32,18 +34,20 @@ interface Entry extends GroupOptions {
 }
 
 /**
- * Commits the works of many callers together: while one group's transaction is under way, what arrives joins the next.
+ * Commits the works of many callers together: while groups are under way, what arrives joins the next.
  *
- * One group at a time. Beside it, at most ALONE_MAX works run by themselves: those that have to wait for a row of
- * somebody else's, so that they delay no others, and those of a group that failed for another reason than the database
- * being away, so that one bad work fails alone. While a lane's work runs by itself, the lane's later ones line up
- * behind it.
+ * GROUPS_AT_ONCE groups, no lane in two of them. Beside them, at most ALONE_MAX works run by themselves: those that have
+ * to wait for a row of somebody else's, so that they delay no others, and those of a group that failed for another reason
+ * than the database being away, so that one bad work fails alone. While a lane's work runs by itself, the lane's later
+ * ones line up behind it.
  */
 export class GroupCommit {
-  private readonly waiting: Entry[] = [];
+  private waiting: Entry[] = [];
   private waitingCount = 0;
   private waitingBytes = 0;
-  private running = false;
+  private gathering = false;
+  private groups = 0;
+  private readonly lanesInGroups = new Set<string>();
   /** Lanes that run by themselves, with what waits in them. */
   private readonly lanes = new Map<string, Entry[]>();
   private readonly lanesToRun: string[] = [];
@@ -71,27 +75,49 @@ export class GroupCommit {
 
   private line(entry: Entry): void {
     this.waiting.push(entry);
-    if (this.running) return;
-    this.running = true;
-    this.outside(() => void this.run());
+    if (this.gathering) return;
+    this.gathering = true;
+    // What is called in the same tick as the first one joins its group.
+    this.outside(() =>
+      queueMicrotask(() => {
+        this.gathering = false;
+        this.startGroups();
+      }),
+    );
   }
 
-  private async run(): Promise<void> {
-    // What is called in the same tick as the first one joins its group.
-    await Promise.resolve();
-    while (this.waiting.length > 0) await this.commit(this.nextGroup());
-    this.running = false;
+  private startGroups(): void {
+    while (this.groups < GROUPS_AT_ONCE) {
+      const group = this.nextGroup();
+      if (group.length === 0) return;
+      void this.runGroup(group);
+    }
+  }
+
+  private async runGroup(group: Entry[]): Promise<void> {
+    this.groups++;
+    for (const { lane } of group) this.lanesInGroups.add(lane);
+    await this.commit(group);
+    for (const { lane } of group) this.lanesInGroups.delete(lane);
+    this.groups--;
+    this.startGroups();
   }
 
   private nextGroup(): Entry[] {
-    let count = 0;
+    const group: Entry[] = [];
+    const left: Entry[] = [];
     let bytes = 0;
     for (const entry of this.waiting) {
-      if (count === GROUP_MAX_WORKS || (count > 0 && bytes + entry.bytes > GROUP_MAX_BYTES)) break;
-      bytes += entry.bytes;
-      count++;
+      const isFull = group.length === GROUP_MAX_WORKS || (group.length > 0 && bytes + entry.bytes > GROUP_MAX_BYTES);
+      // Once a work is left out, all that came later in its lane are left out by the same condition or follow it.
+      if (isFull || this.lanesInGroups.has(entry.lane)) left.push(entry);
+      else {
+        bytes += entry.bytes;
+        group.push(entry);
+      }
     }
-    return this.waiting.splice(0, count);
+    this.waiting = left;
+    return group;
   }
 
   private async commit(group: Entry[]): Promise<void> {

@@ -24,7 +24,8 @@ export class AttemptFailedError extends Error {
 
 /**
  * Runs `attempt` until it passes or fails with another error than `AttemptFailedError`, TRANSACTION_ATTEMPTS times at
- * most and none of them later than REPEAT_WITHIN_MS, with a short jittered pause in between. `uncertain` tells it that an earlier COMMIT got no answer.
+ * most and none of them later than REPEAT_WITHIN_MS, with a short jittered pause in between. `uncertain` tells it that an
+ * earlier COMMIT got no answer.
  * @throws UnavailableError when all attempts failed
  */
 export async function repeatAttempts<T>(
