@@ -14,9 +14,9 @@ const CONTENTS = [
   'say hello there',
   'sleep 1',
   'tool append {"file":"FILE","line":"a"}\nsay appended',
-  'parallel\n  tool sleep {"ms":5}\n  tool append {"file":"FILE","line":"b"}\n  tool sleep {"ms":1}',
+  'parallel\n  tool sleep {"ms":40}\n  tool append {"file":"FILE","line":"b"}\n  tool sleep {"ms":1}',
   'history',
-  'sleep 1\nsay one\nsleep 1\nsay two',
+  'sleep 1\nsay one\nsleep 40\nsay two',
   'tool append {"file":"FILE","line":"c"}\ntool append {"file":"FILE","line":"d"}',
   'say first\nsay second',
   'parallel\n  tool append {"file":"FILE","line":"e"}\n  tool append {"file":"FILE","line":"f"}\nsay both',
@@ -152,15 +152,15 @@ function replyOf(session: string, turnId: string): string {
   return (replies[0]!.data as { text: string }).text;
 }
 
-/** Calls in the order of their start; tool calls that follow each other without a model step between are one step. */
+/** Calls in the order of their start; tool calls that follow each other in one attempt are one step, model calls never. */
 function stepsOf(calls: readonly ScriptCall[]): { startNs: bigint; endNs: bigint }[] {
-  const steps: { startNs: bigint; endNs: bigint; group: string }[] = [];
+  const steps: { startNs: bigint; endNs: bigint; tools: string | null }[] = [];
   for (const call of calls) {
     const endNs = call.endNs ?? call.startNs;
-    const group = call.kind === 'tool' ? `${call.turn} tools` : `${call.turn} ${call.key}`;
+    const tools = call.kind === 'tool' ? `${call.turn} ${call.attempt}` : null;
     const last = steps.at(-1);
-    if (last?.group === group) last.endNs = endNs > last.endNs ? endNs : last.endNs;
-    else steps.push({ startNs: call.startNs, endNs, group });
+    if (last && tools !== null && last.tools === tools) last.endNs = endNs > last.endNs ? endNs : last.endNs;
+    else steps.push({ startNs: call.startNs, endNs, tools });
   }
   return steps;
 }
