@@ -1,14 +1,25 @@
 import { ApiProperty, ApiPropertyOptional, getSchemaPath } from '@nestjs/swagger';
-import { IsIn } from 'class-validator';
-import type { Content, Id, Meta, Mode } from '#protocol';
+import type { Content, FieldError, Id, Meta, Mode } from '#protocol';
 import { Checked, IsId, MayBeLeftOut } from '../http/field.decorators.js';
 import { metadataFaults } from '../http/metadata.check.js';
 import { contentFaults } from './content.check.js';
 
 const ref = (name: string) => ({ $ref: getSchemaPath(name) });
 
-/** `steer` and `interrupt` are refused until a running turn can be joined and stopped: queueing them would be a lie. */
-const SERVED_MODES = ['enqueue', 'reject'] as const satisfies Mode[];
+/**
+ * A steering message is an ordinary one that waits its turn: that a running turn takes it in comes later, and changes
+ * nothing for who posted it. An interrupting one would have to stop the running turn: queueing it instead would be a lie.
+ */
+const SERVED_MODES = ['enqueue', 'steer', 'reject'] as const satisfies Mode[];
+
+function modeFaults(mode: unknown): FieldError[] {
+  if ((SERVED_MODES as readonly unknown[]).includes(mode)) return [];
+  const message =
+    mode === 'interrupt'
+      ? 'must not be interrupt yet: a running turn cannot be stopped in this version, so nothing could be interrupted'
+      : `must be one of: ${SERVED_MODES.join(', ')}`;
+  return [{ path: '', message }];
+}
 
 export class PostMessageDto {
   @ApiPropertyOptional({
@@ -23,9 +34,15 @@ export class PostMessageDto {
   @Checked(contentFaults)
   content!: Content;
 
-  @ApiPropertyOptional({ enum: SERVED_MODES, default: 'enqueue' })
+  @ApiPropertyOptional({
+    enum: SERVED_MODES,
+    default: 'enqueue',
+    description:
+      '`steer`: queued like `enqueue` in this version; later a running turn takes it in. `reject`: refused as ' +
+      '`session_busy` while a turn of the session runs or waits. `interrupt` is refused until turns can be stopped.',
+  })
   @MayBeLeftOut()
-  @IsIn(SERVED_MODES, { message: `must be one of: ${SERVED_MODES.join(', ')}` })
+  @Checked(modeFaults)
   mode?: Mode;
 
   @ApiPropertyOptional({ allOf: [ref('Meta')] })

@@ -42,6 +42,20 @@ describe('messages', () => {
     }
   });
 
+  it('of mode steer wait their turn like any other', async () => {
+    await post('m5', { turnId: 'first', content: 'sleep 50' });
+    const steer = await post('m5', { turnId: 'steers', content: 'say On it.', mode: 'steer' });
+    expect([steer.status, steer.body['state']]).toEqual([202, 'queued']);
+    const turn = (await pod.call('GET', '/v1/sessions/m5/turns/steers')).body;
+    expect([turn['mode'], turn['absorbedBy']]).toEqual(['steer', null]);
+  });
+
+  it('of mode interrupt are refused with the reason, as long as no turn can be stopped', async () => {
+    const { status, body } = await post('refused', { content: 'x', mode: 'interrupt' });
+    expect([status, body['code'], fieldsOf(body)]).toEqual([400, 'validation_failed', ['mode']]);
+    expect(body['detail']).toMatch(/cannot be stopped in this version/);
+  });
+
   const file = { type: 'file', url: 'https://a.test/x', mediaType: 'text/plain' };
   it.each<[string, unknown, string[]]>([
     ['nothing', {}, ['content']],
