@@ -11,7 +11,8 @@ async function start(args) {
   await ensureBuilt();
   const pod = spawn(node24, ['--enable-source-maps', 'dist/apps/server/src/main.js', ...args], {
     cwd: root,
-    stdio: 'inherit',
+    // The channel carries nothing: that it closes tells the pod that this process is gone, however it ended.
+    stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
     env: projectEnv(),
   });
   passSignalsOn(pod);

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
@@ -54,6 +55,13 @@ class Start {
     return this.exited;
   }
 
+  /** Kills what npm runs, the process that has started the pod, so that it can pass nothing on. */
+  async killStarter(): Promise<void> {
+    const { pid } = this.child;
+    const [starter] = (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).trim().split(' ').map(Number);
+    process.kill(starter!, 'SIGKILL');
+  }
+
   end(): void {
     try {
       process.kill(-this.child.pid!, 'SIGKILL');
@@ -95,6 +103,20 @@ test('npm start in a fresh checkout comes up by itself, says where it is and wha
 
   expect(await start.terminate()).toBe(0);
   await expect(fetch(pod.url)).rejects.toThrow();
+}, 60_000);
+
+test('a pod whose starter is killed ends, too, and in order', async () => {
+  const port = await freePort();
+  const start = new Start({ PORT: String(port), LOG_LEVEL: 'info', DATABASE_URL: `sqlite:${checkout}/killed.sqlite` });
+  await start.answers(`http://127.0.0.1:${port}`);
+  await start.killStarter();
+  await until('the pod has closed its ledger', () => start.output.includes('"msg":"stopped"'));
+  await until('nobody listens', () =>
+    fetch(`http://127.0.0.1:${port}/health/live`).then(
+      () => false,
+      () => true,
+    ),
+  );
 }, 60_000);
 
 test('two starts at once from one checkout come up beside each other, on ports and ledgers of their own', async () => {
