@@ -131,13 +131,11 @@ export class RedisMessageQueue extends MessageQueue {
   async present(turns: readonly { session: SessionKey; ref: Ref }[]): Promise<boolean[]> {
     const bySession = Map.groupBy(turns, ({ session }) => sessionName(session));
     const asked = [...bySession.values()];
-    const answers = await this.redis.together(() =>
-      Promise.all(
-        asked.map((group) =>
-          this.presentScript(
-            this.bothLists(group[0]!.session),
-            group.map(({ ref }) => encodeEnvelope(ref)),
-          ),
+    const answers = await Promise.all(
+      asked.map((group) =>
+        this.presentScript(
+          this.bothLists(group[0]!.session),
+          group.map(({ ref }) => encodeEnvelope(ref)),
         ),
       ),
     );
@@ -147,10 +145,8 @@ export class RedisMessageQueue extends MessageQueue {
 
   async ready(perPartition: number): Promise<ReadySession[]> {
     const partitions = Array.from({ length: PARTITIONS }, (_, partition) => this.keys.ready(partition));
-    const indexes = await this.redis.together(() =>
-      Promise.all(
-        partitions.map((key) => this.redis.run((redis) => redis.zrange(key, 0, perPartition - 1, 'WITHSCORES'))),
-      ),
+    const indexes = await Promise.all(
+      partitions.map((key) => this.redis.run((redis) => redis.zrange(key, 0, perPartition - 1, 'WITHSCORES'))),
     );
     return indexes.flatMap(readIndex).sort((a, b) => a.sinceMs - b.sinceMs);
   }

@@ -19,9 +19,7 @@ export class RedisPartitionMarks extends PartitionMarks {
 
   async states(): Promise<PartitionState[]> {
     const partitions = Array.from({ length: PARTITIONS }, (_, partition) => this.keys.intact(partition));
-    const marks = await this.redis.together(() =>
-      Promise.all(partitions.map((key) => this.redis.run((redis) => redis.get(key)))),
-    );
+    const marks = await Promise.all(partitions.map((key) => this.redis.run((redis) => redis.get(key))));
     return marks.map(stateOf);
   }
 
@@ -42,7 +40,7 @@ export class RedisPartitionMarks extends PartitionMarks {
 
   /** The partitions for which the answer is 1. */
   private async which(partitions: readonly number[], ask: (partition: number) => Promise<0 | 1>): Promise<number[]> {
-    const answers = await this.redis.together(() => Promise.all(partitions.map(ask)));
+    const answers = await Promise.all(partitions.map(ask));
     return partitions.filter((_, at) => answers[at] === 1);
   }
 }

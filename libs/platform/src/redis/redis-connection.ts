@@ -5,6 +5,8 @@ import { UnavailableError } from '../unavailable.error.js';
 import { isAbsence, isTimeout, wasCut } from './redis-failures.js';
 import { RedisScripts } from './redis-scripts.js';
 
+type NetStream = Redis['stream'];
+
 const COMMAND_TIMEOUT_MS = 2_000;
 /** How long a call waits for a connection that was lost just now. After that, calls fail at once. */
 const RECONNECT_GRACE_MS = 500;
@@ -45,6 +47,8 @@ export class RedisConnection {
   /** Since when the connection for commands does not stand; undefined while it does. */
   private downSinceMs: number | undefined;
   private wasReady = false;
+  /** The stream that is corked until this turn of the event loop is over. */
+  private gathering: NetStream | null = null;
   private closed = false;
   private lastError: unknown;
   private readonly heartbeat: Timer;
@@ -58,7 +62,9 @@ export class RedisConnection {
     } catch (error) {
       await connection.close();
       if (!(error instanceof UnavailableError)) throw error;
-      throw new UnavailableError('redis', `${error.message}. Check REDIS_URL and that the server runs`, { cause: error });
+      throw new UnavailableError('redis', `${error.message}. Check REDIS_URL and that the server runs`, {
+        cause: error,
+      });
     }
     return connection;
   }
@@ -113,18 +119,6 @@ export class RedisConnection {
     return this.ready ? this.attempt(command, RESENDS) : this.whenReady().then(() => this.attempt(command, RESENDS));
   }
 
-  /** Issues many calls of `run` so that they leave in few packets. */
-  together<T>(issue: () => T): T {
-    const { stream } = this.commands;
-    if (!this.ready) return issue();
-    stream.cork();
-    try {
-      return issue();
-    } finally {
-      stream.uncork();
-    }
-  }
-
   /** Whether Redis answers within `timeoutMs`. Never rejects. */
   ping(timeoutMs: number): Promise<boolean> {
     return new Promise((resolve) => {
@@ -147,8 +141,20 @@ export class RedisConnection {
     await Promise.all([this.commands, this.subscriber].map((redis) => this.closeOne(redis)));
   }
 
+  /** What is issued in one turn of the event loop leaves in one packet, whoever issues it. */
+  private gather(stream: NetStream): void {
+    if (this.gathering === stream) return;
+    this.gathering = stream;
+    stream.cork();
+    setImmediate(() => {
+      this.gathering = null;
+      stream.uncork();
+    });
+  }
+
   private async attempt<T>(command: (redis: Redis) => Promise<T>, resends: number): Promise<T> {
     const { stream } = this.commands;
+    this.gather(stream);
     try {
       return await command(this.commands);
     } catch (error) {

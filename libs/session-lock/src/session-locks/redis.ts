@@ -46,7 +46,7 @@ export class RedisSessionLocks extends SessionLocks {
   async renew(holds: readonly Hold[]): Promise<boolean[]> {
     const answers = new Map<Hold, boolean>();
     const batches = batchesByPartition(holds, (hold) => hold.session, RENEW_BATCH);
-    await this.redis.together(() => Promise.all(batches.map((batch) => this.renewBatch(batch, answers))));
+    await Promise.all(batches.map((batch) => this.renewBatch(batch, answers)));
     return holds.map((hold) => answers.get(hold) ?? false);
   }
 
@@ -63,8 +63,8 @@ export class RedisSessionLocks extends SessionLocks {
   }
 
   async owners(sessions: readonly SessionKey[]): Promise<(Owner | null)[]> {
-    const locks = await this.redis.together(() =>
-      Promise.all(sessions.map((session) => this.redis.run((redis) => redis.get(this.keys.lock(session))))),
+    const locks = await Promise.all(
+      sessions.map((session) => this.redis.run((redis) => redis.get(this.keys.lock(session)))),
     );
     return locks.map((token) => (token === null ? null : parseOwnerToken(token)));
   }
