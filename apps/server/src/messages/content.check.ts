@@ -1,9 +1,9 @@
 import type { FieldError } from '#protocol';
 import { textFault } from '../http/text.check.js';
 
-const PARTS_MAX = 100;
-const NAME_MAX_CHARS = 1024;
-const MEDIA_TYPE = /^[A-Za-z0-9!#$&^_.+-]{1,127}\/[A-Za-z0-9!#$&^_.+-]{1,127}(?:\s*;.{1,255})?$/;
+export const PARTS_MAX = 100;
+export const FILE_NAME_MAX_CHARS = 1024;
+export const MEDIA_TYPE = /^[A-Za-z0-9!#$&^_.+-]{1,127}\/[A-Za-z0-9!#$&^_.+-]{1,127}(?:\s*;.{1,255})?$/;
 
 const FIELDS: Record<string, readonly string[]> = {
   text: ['type', 'text'],
@@ -43,7 +43,7 @@ function fileFaults({ url, mediaType, name }: Record<string, unknown>): FieldErr
       '.mediaType',
       typeof mediaType === 'string' && MEDIA_TYPE.test(mediaType) ? null : 'must be a media type, like image/png',
     ),
-    ...(name === undefined ? [] : ofField('.name', textFault(name, NAME_MAX_CHARS))),
+    ...(name === undefined ? [] : ofField('.name', textFault(name, FILE_NAME_MAX_CHARS))),
   ];
 }
 

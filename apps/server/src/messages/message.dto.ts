@@ -1,10 +1,9 @@
-import { ApiProperty, ApiPropertyOptional, getSchemaPath } from '@nestjs/swagger';
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
 import type { Content, FieldError, Id, Meta, Mode } from '#protocol';
 import { Checked, IsId, MayBeLeftOut } from '../http/field.decorators.js';
 import { metadataFaults } from '../http/metadata.check.js';
+import { ref } from '../openapi/schema-shorthand.js';
 import { contentFaults } from './content.check.js';
-
-const ref = (name: string) => ({ $ref: getSchemaPath(name) });
 
 /**
  * A steering message is an ordinary one that waits its turn: that a running turn takes it in comes later, and changes

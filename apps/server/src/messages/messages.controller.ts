@@ -19,7 +19,8 @@ export class MessagesController {
     summary: 'Say something to a session',
     description:
       'Creates the session when it is new. Once answered, the message is kept and will be worked on. Sending the same ' +
-      'again, under the same turnId, is answered as the first time, with Idempotency-Replayed: true.',
+      'again, under the same turnId, is answered as the first time, with Idempotency-Replayed: true. The whole body has ' +
+      'at most MESSAGE_MAX_BYTES bytes, and at most QUEUE_MAX_PENDING messages wait in one session.',
   })
   @Answers(202, 'Accepted', { 'Idempotency-Replayed': '`true` when this message had been accepted before' })
   @Refuses(
@@ -29,8 +30,11 @@ export class MessagesController {
     'session_busy',
     'payload_too_large',
     'unsupported_media_type',
+    'queue_full',
+    'ledger_unavailable',
+    'coordination_unavailable',
+    'draining',
   )
-  @Refuses('queue_full', 'ledger_unavailable', 'coordination_unavailable', 'draining')
   async post(
     @CurrentCaller() caller: Caller,
     @Param('sessionId', IdPipe) sessionId: Id,

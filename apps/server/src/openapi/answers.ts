@@ -29,23 +29,16 @@ export function AnswersStream(): MethodDecorator {
   });
 }
 
-const refusals = new WeakMap<object, Set<ErrorCode>>();
-
-/** Describes refusals; may be given several times. */
+/** Describes refusals. Once for each route: Nest would join the descriptions of one status. */
 export function Refuses(...codes: ErrorCode[]): MethodDecorator {
-  return (prototype, property, descriptor) => {
-    const handler = descriptor.value as object;
-    const all = new Set([...codes, ...(refusals.get(handler) ?? ALWAYS)]);
-    refusals.set(handler, all);
-    const byStatus = Map.groupBy([...all].sort(), (code) => ERROR_STATUS[code]);
-    applyDecorators(
-      ...[...byStatus].map(([status, same]) =>
-        ApiResponse({
-          status,
-          description: same.map((code) => `\`${code}\``).join(', '),
-          content: { 'application/problem+json': { schema: { $ref: getSchemaPath('Problem') } } },
-        }),
-      ),
-    )(prototype, property, descriptor);
-  };
+  const byStatus = Map.groupBy([...ALWAYS, ...codes].sort(), (code) => ERROR_STATUS[code]);
+  return applyDecorators(
+    ...[...byStatus].map(([status, same]) =>
+      ApiResponse({
+        status,
+        description: same.map((code) => `\`${code}\``).join(', '),
+        content: { 'application/problem+json': { schema: { $ref: getSchemaPath('Problem') } } },
+      }),
+    ),
+  );
 }

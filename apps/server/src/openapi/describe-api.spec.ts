@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
+import { Validator } from '@seriousme/openapi-schema-validator';
 import { CalledPod } from '../http/called-pod.js';
 
 let pod: CalledPod;
@@ -9,9 +10,57 @@ afterAll(() => pod.stop());
 
 describe('the description', () => {
   interface Operation {
-    responses: Record<string, { content?: Record<string, unknown> }>;
+    responses: Record<string, { description: string; content?: Record<string, unknown> }>;
     requestBody?: unknown;
   }
+  type Schema = Record<string, unknown> & { properties: Record<string, Record<string, unknown>> };
+  const schemas = async (): Promise<Record<string, Schema>> => {
+    const { body } = await pod.call('GET', '/openapi.json');
+    return (body['components'] as { schemas: Record<string, Schema> }).schemas;
+  };
+
+  it('is valid OpenAPI 3.1, and no word of 3.0 is left in it', async () => {
+    const { body } = await pod.call('GET', '/openapi.json');
+    expect(await new Validator().validate(structuredClone(body))).toEqual({ valid: true });
+    expect(body['openapi']).toBe('3.1.0');
+    expect(JSON.stringify(body)).not.toContain('"nullable"');
+    const { discriminator } = (await schemas())['Event']!;
+    expect((discriminator as { mapping: object }).mapping).toMatchObject({
+      'turn.started': '#/components/schemas/Event_turn.started',
+    });
+  });
+
+  it('says what a body may hold, with its limits, and that nothing else is taken', async () => {
+    const { PostMessageDto, CreateSessionDto, ChangeSessionDto, Id, Meta, Content } = await schemas();
+    for (const body of [PostMessageDto, CreateSessionDto, ChangeSessionDto]) {
+      expect(body).toMatchObject({ type: 'object', additionalProperties: false });
+    }
+    expect(PostMessageDto!.properties['mode']).toMatchObject({ enum: ['enqueue', 'steer', 'reject'] });
+    const title = { type: 'string', maxLength: 256, description: 'At most 256 UTF-16 units' };
+    expect(CreateSessionDto!.properties['title']).toEqual(title);
+    expect(ChangeSessionDto!.properties).toEqual({
+      title: { oneOf: [title, { type: 'null' }] },
+      metadata: { oneOf: [{ $ref: '#/components/schemas/Meta' }, { type: 'null' }] },
+    });
+    expect(Id).toMatchObject({ pattern: '^[A-Za-z0-9._~-]{1,128}$', not: { enum: ['.', '..'] } });
+    expect(Meta).toMatchObject({ maxProperties: 64, propertyNames: { minLength: 1, maxLength: 128 } });
+    expect(Meta!['additionalProperties']).toMatchObject({
+      oneOf: expect.arrayContaining([{ type: 'string', maxLength: 4096 }]),
+    });
+    expect(Content).toMatchObject({
+      oneOf: [
+        { type: 'string', pattern: '\\S' },
+        { type: 'array', minItems: 1, maxItems: 100, contains: expect.anything() },
+      ],
+    });
+    for (const [schema, limits] of [
+      [Meta, ['64', '128', '4096']],
+      [Content, ['100']],
+    ] as const) {
+      for (const limit of limits) expect(schema!['description']).toContain(limit);
+    }
+  });
+
   it('names every route, its answers and its problems, and refers to nothing that is not there', async () => {
     const { body } = await pod.call('GET', '/openapi.json');
     const routes = body['paths'] as Record<string, Record<string, Operation>>;
@@ -43,7 +92,10 @@ describe('the description', () => {
           expect.arrayContaining(['400', '401', '403', '500']),
         ]);
         expect([path, method, requestBody !== undefined]).toEqual([path, method, method !== 'get']);
-        for (const { content } of Object.values(responses)) expect(content).toBeDefined();
+        for (const { description, content } of Object.values(responses)) {
+          expect(content).toBeDefined();
+          expect([path, method, description]).toEqual([path, method, expect.not.stringMatching(/\n/)]);
+        }
       }
     }
     const names = Object.keys((body['components'] as { schemas: object }).schemas);

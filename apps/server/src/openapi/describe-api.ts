@@ -11,6 +11,8 @@ const HEADERS = [
 /** Serves the OpenAPI description at /openapi.json and as a page at /docs. To be called before the app listens. */
 export function describeApi(app: INestApplication): void {
   const builder = new DocumentBuilder()
+    // The first version whose schemas are JSON Schema: null is a type there, not a flag beside one.
+    .setOpenAPIVersion('3.1.0')
     .setTitle('Butler')
     .setDescription(
       'A session runtime for AI-agent products. Times are ISO 8601 UTC. Refusals are application/problem+json.',
@@ -28,7 +30,12 @@ export function describeApi(app: INestApplication): void {
   const document = SwaggerModule.createDocument(app, builder.build(), {
     operationIdFactory: (controller, method) => `${controller.replace(/Controller$/, '').toLowerCase()}_${method}`,
   });
-  document.components = { ...document.components, schemas: { ...document.components?.schemas, ...schemas() } };
+  // Those that Nest finds are the bodies of requests, and requestValidation refuses fields that they do not have.
+  const bodies = Object.entries(document.components?.schemas ?? {}).map(([name, schema]) => [
+    name,
+    { ...schema, additionalProperties: false },
+  ]);
+  document.components = { schemas: { ...Object.fromEntries(bodies), ...schemas() } };
   SwaggerModule.setup('docs', app, document, {
     jsonDocumentUrl: 'openapi.json',
     raw: ['json'],

@@ -1,8 +1,14 @@
 import { getSchemaPath, type OpenAPIObject } from '@nestjs/swagger';
 
-export type Schema = NonNullable<NonNullable<OpenAPIObject['components']>['schemas']>[string];
-export type ReferenceObject = Extract<Schema, { $ref: string }>;
-export type SchemaObject = Exclude<Schema, { $ref: string }>;
+type NestSchema = NonNullable<NonNullable<OpenAPIObject['components']>['schemas']>[string];
+export type ReferenceObject = Extract<NestSchema, { $ref: string }>;
+/** With the words of JSON Schema that OpenAPI 3.1 knows and Nest's type does not. */
+export interface SchemaObject extends Exclude<NestSchema, { $ref: string }> {
+  oneOf?: Schema[];
+  contains?: Schema;
+  propertyNames?: Schema;
+}
+export type Schema = ReferenceObject | SchemaObject;
 
 export const text: SchemaObject = { type: 'string' };
 export const integer: SchemaObject = { type: 'integer' };
@@ -16,8 +22,8 @@ export function array(items: Schema): SchemaObject {
   return { type: 'array', items };
 }
 
-export function nullable(schema: Schema): SchemaObject {
-  return '$ref' in schema ? { allOf: [schema], nullable: true } : { ...schema, nullable: true };
+export function nullable(schema: Schema): { oneOf: Schema[] } {
+  return { oneOf: [schema, { type: 'null' }] };
 }
 
 /** An object of these properties and no others; a name that ends in `?` may be left out. */

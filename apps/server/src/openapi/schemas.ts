@@ -1,4 +1,6 @@
 import { ERROR_STATUS, ID_PATTERN, MODES, TURN_STATES } from '#protocol';
+import { META_MAX_ENTRIES, META_NAME_MAX_CHARS, META_TEXT_MAX_CHARS } from '../http/metadata.check.js';
+import { FILE_NAME_MAX_CHARS, MEDIA_TYPE, PARTS_MAX } from '../messages/content.check.js';
 import { EVENT_DATA } from './event-schemas.js';
 import {
   array,
@@ -15,22 +17,55 @@ import {
 
 const state: SchemaObject = { type: 'string', enum: [...TURN_STATES] };
 
+/** At least one character that is not blank. */
+const NOT_BLANK = String.raw`\S`;
+const isFile: SchemaObject = { properties: { type: { enum: ['file'] } } };
+const isSaying: SchemaObject = { required: ['text'], properties: { text: { type: 'string', pattern: NOT_BLANK } } };
+
 const SHAPES = {
-  Id: { type: 'string', pattern: ID_PATTERN.source, description: 'Not "." or "..". Compared byte by byte.' },
+  Id: {
+    type: 'string',
+    pattern: ID_PATTERN.source,
+    not: { enum: ['.', '..'] },
+    description: '1 to 128 characters of A-Z a-z 0-9 . _ ~ - and not "." or "..". Compared byte by byte.',
+  },
   Meta: {
     type: 'object',
-    additionalProperties: { oneOf: [{ type: 'string' }, { type: 'number' }, { type: 'boolean' }] },
+    maxProperties: META_MAX_ENTRIES,
+    propertyNames: { type: 'string', minLength: 1, maxLength: META_NAME_MAX_CHARS },
+    additionalProperties: {
+      oneOf: [{ type: 'string', maxLength: META_TEXT_MAX_CHARS }, { type: 'number' }, { type: 'boolean' }],
+    },
+    description:
+      `At most ${META_MAX_ENTRIES} entries; names of 1 to ${META_NAME_MAX_CHARS} and texts of at most ` +
+      `${META_TEXT_MAX_CHARS} UTF-16 units. Names that every object has, such as "constructor", are refused.`,
   },
   Part: {
     oneOf: [
       object({ type: { type: 'string', enum: ['text'] }, text }),
-      object({ type: { type: 'string', enum: ['file'] }, url: text, mediaType: text, 'name?': text }),
+      object({
+        type: { type: 'string', enum: ['file'] },
+        url: { type: 'string', format: 'uri' },
+        mediaType: { type: 'string', pattern: MEDIA_TYPE.source },
+        'name?': { type: 'string', maxLength: FILE_NAME_MAX_CHARS },
+      }),
     ],
+    description: `A text or a file. The name of a file has at most ${FILE_NAME_MAX_CHARS} UTF-16 units.`,
   },
   Content: {
-    oneOf: [text, array(ref('Part'))],
+    oneOf: [
+      { type: 'string', pattern: NOT_BLANK },
+      {
+        type: 'array',
+        items: ref('Part'),
+        minItems: 1,
+        maxItems: PARTS_MAX,
+        contains: { anyOf: [isFile, isSaying] },
+      },
+    ],
     description:
-      'At least one non-blank character or a file; no half of a surrogate pair. Files are handed on, never fetched.',
+      `A text, or 1 to ${PARTS_MAX} parts; at least one non-blank character or a file; no half of a surrogate pair. ` +
+      'Files are handed on, never fetched.',
   },
   Ref: object({ turnId: ref('Id'), generation: integer }),
   SRef: object({ turnId: ref('Id'), generation: integer, sessionId: ref('Id') }),
@@ -61,7 +96,10 @@ const SHAPES = {
   Turns: list('turns', 'Turn'),
   Event: {
     oneOf: Object.keys(EVENT_DATA).map((type) => ref(`Event_${type}`)),
-    discriminator: { propertyName: 'type' },
+    discriminator: {
+      propertyName: 'type',
+      mapping: Object.fromEntries(Object.keys(EVENT_DATA).map((type) => [type, ref(`Event_${type}`).$ref])),
+    },
   },
   Events: object({ events: array(ref('Event')), nextAfter: integer, hasMore: { type: 'boolean' } }),
   Ownership: object({

@@ -1,8 +1,9 @@
-import { ApiPropertyOptional, getSchemaPath } from '@nestjs/swagger';
+import { ApiPropertyOptional } from '@nestjs/swagger';
 import type { FieldError, Id, Meta } from '#protocol';
 import { Checked, IsId, MayBeLeftOut } from '../http/field.decorators.js';
 import { metadataFaults } from '../http/metadata.check.js';
 import { textFault } from '../http/text.check.js';
+import { nullable, ref } from '../openapi/schema-shorthand.js';
 
 const TITLE_MAX_CHARS = 256;
 
@@ -16,18 +17,24 @@ const orNull =
   (value: unknown): FieldError[] =>
     value === null ? [] : check(value);
 
+const TITLE = {
+  type: 'string',
+  maxLength: TITLE_MAX_CHARS,
+  description: `At most ${TITLE_MAX_CHARS} UTF-16 units`,
+} as const;
+
 export class CreateSessionDto {
-  @ApiPropertyOptional({ allOf: [{ $ref: getSchemaPath('Id') }] })
+  @ApiPropertyOptional({ allOf: [ref('Id')], description: 'Chosen by the caller; else by the server' })
   @MayBeLeftOut()
   @IsId()
   sessionId?: Id;
 
-  @ApiPropertyOptional({ type: 'string', maxLength: TITLE_MAX_CHARS })
+  @ApiPropertyOptional(TITLE)
   @MayBeLeftOut()
   @Checked(titleFaults)
   title?: string;
 
-  @ApiPropertyOptional({ allOf: [{ $ref: getSchemaPath('Meta') }] })
+  @ApiPropertyOptional({ allOf: [ref('Meta')] })
   @MayBeLeftOut()
   @Checked(metadataFaults)
   metadata?: Meta;
@@ -35,12 +42,12 @@ export class CreateSessionDto {
 
 /** What is left out stays as it is; null takes it away. */
 export class ChangeSessionDto {
-  @ApiPropertyOptional({ type: 'string', maxLength: TITLE_MAX_CHARS, nullable: true })
+  @ApiPropertyOptional(nullable(TITLE))
   @MayBeLeftOut()
   @Checked(orNull(titleFaults))
   title?: string | null;
 
-  @ApiPropertyOptional({ allOf: [{ $ref: getSchemaPath('Meta') }], nullable: true })
+  @ApiPropertyOptional(nullable(ref('Meta')))
   @MayBeLeftOut()
   @Checked(orNull(metadataFaults))
   metadata?: Meta | null;
