@@ -1,5 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { rm, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DatabaseInUseError, parseDatabaseUrl } from '#platform';
 import { TestDatabase } from '#test-kit';
@@ -63,6 +65,18 @@ describe('the SQLite file', () => {
     const { database } = await test.open();
     await expect(test.open()).rejects.toThrow(DatabaseInUseError);
     await database.close();
+  });
+
+  it.each([
+    ['below a file', (file: string) => `${file}/ledger.sqlite`],
+    ['that is a folder', (file: string) => dirname(file)],
+    ['that is no database', (file: string) => file],
+  ])('%s is refused in one line that names the setting', async (_, pathOf) => {
+    const garbage = `${path}.garbage`;
+    await writeFile(garbage, 'no database at all, but long enough to be taken for the head of one '.repeat(4));
+    const refused = await test.open({ url: `sqlite:${pathOf(garbage)}` }).catch((error: Error) => error.message);
+    expect(refused).toMatch(/^DATABASE_URL: the SQLite file .* cannot be opened: .*\. Name another one$/);
+    await rm(garbage);
   });
 
   it('survives a power cut with every commit, by a write to the disk each', async () => {

@@ -28,4 +28,10 @@ export class PodLogger extends Logger {
     if (WIRING.has(String(more.at(-1)))) this.debug(message, ...more);
     else super.log(message, ...more);
   }
+
+  /** What has gone wrong with it ends the start, and `startPod` says it in one line. */
+  override error(message: unknown, ...more: unknown[]): void {
+    if (WIRING.has(String(more.at(-1)))) this.debug(message, ...more);
+    else super.error(message, ...more);
+  }
 }

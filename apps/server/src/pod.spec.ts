@@ -1,7 +1,15 @@
 import { Agent, request } from 'node:http';
 import { afterEach, describe, expect, it, jest } from '@jest/globals';
 import { ActorSupervisor } from '#actor';
-import { COORDINATION, CoordinationHealth, Database, loadSettings, SystemClock, UnavailableError } from '#platform';
+import {
+  COORDINATION,
+  CoordinationHealth,
+  Database,
+  loadSettings,
+  type Settings,
+  SystemClock,
+  UnavailableError,
+} from '#platform';
 import { EventLedger } from '#event-ledger';
 import { SessionStreams } from '#event-stream';
 import { FrontDoor } from './http/front-door.js';
@@ -14,9 +22,9 @@ afterEach(async () => {
   await Promise.all(pods.splice(0).map((pod) => pod.stop()));
 });
 
-async function start(env: Record<string, string> = {}): Promise<Pod> {
+async function start(env: Record<string, string> = {}, changed: Partial<Settings> = {}): Promise<Pod> {
   const fixed = { PORT: '0', DATABASE_URL: 'sqlite::memory:', AGENT: 'script', LOG_LEVEL: 'silent', POD_ID: 'pod' };
-  const pod = await startPod({ settings: loadSettings({ ...fixed, ...env }), clock });
+  const pod = await startPod({ settings: Object.assign(loadSettings({ ...fixed, ...env }), changed), clock });
   pods.push(pod);
   return pod;
 }
@@ -44,6 +52,13 @@ function get(agent: Agent, url: string): Promise<{ status: number; connection: s
       .end();
   });
 }
+
+it.each([
+  ['no.such.host.invalid', /^HOST=no\.such\.host\.invalid does not resolve: set HOST to/],
+  ['192.0.2.1', /^HOST=192\.0\.2\.1 is no address of this machine: set HOST to/],
+])('a pod that cannot listen at %s names the setting, and leaves nothing open', async (host, line) => {
+  await expect(start({ HOST: host })).rejects.toThrow(line);
+});
 
 describe('a pod that is asked to end', () => {
   it('fails readiness at once and serves on for the linger; then its streams end with their hint and it listens no more', async () => {
@@ -179,7 +194,8 @@ describe('a pod whose servers are away', () => {
 
 describe('a pod with one role', () => {
   it('api: accepts messages and runs none', async () => {
-    const pod = await start({ ROLES: 'api' });
+    // As one of several would: by itself it is refused.
+    const pod = await start({}, { roles: ['api'] });
     const accepted = (await (await post(pod, 's1', 'say hello')).json()) as { turnId: string };
     const turn = await fetch(`${pod.url}/v1/sessions/s1/turns/${accepted.turnId}`);
     expect(await turn.json()).toMatchObject({ state: 'queued' });

@@ -47,11 +47,7 @@ export async function startPod(options: PodOptions): Promise<Pod> {
     await app.listen(settings.port, settings.host);
   } catch (error) {
     await app.close();
-    const { code } = error as { code?: string };
-    if (code !== 'EADDRINUSE') throw error;
-    throw new Error(`Port ${settings.port} is in use: stop what listens there, or set PORT to another one.`, {
-      cause: error,
-    });
+    throw new Error(whyNotListening(error as NodeJS.ErrnoException, settings), { cause: error });
   }
   let stopped: Promise<void> | null = null;
   const stop = (): Promise<void> => (stopped ??= app.close().finally(() => forgetSignals()));
@@ -79,6 +75,23 @@ async function build(
     await coordination.close();
     await database.close();
     throw error;
+  }
+}
+
+/** Which setting a failed listen means, and what to do. */
+function whyNotListening({ code, message }: NodeJS.ErrnoException, { port, host }: Settings): string {
+  switch (code) {
+    case 'EADDRINUSE':
+      return `Port ${port} is in use: stop what listens there, or set PORT to another one.`;
+    case 'EACCES':
+      return `PORT=${port}: this user may not listen there; set PORT to another one.`;
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return `HOST=${host} does not resolve: set HOST to an address of this machine.`;
+    case 'EADDRNOTAVAIL':
+      return `HOST=${host} is no address of this machine: set HOST to one that is.`;
+    default:
+      return `HOST=${host} with PORT=${port}: ${message}`;
   }
 }
 

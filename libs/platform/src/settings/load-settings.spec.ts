@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from '@jest/globals';
 import { loadSettings, SettingsError } from './load-settings.js';
 
@@ -16,6 +19,8 @@ const TOGETHER = {
   DATABASE_URL: 'mysql://root@127.0.0.1:3306/butler',
   AUTH_MODE: 'dev',
 };
+
+const FILE = import.meta.filename;
 
 describe('settings', () => {
   it('start embedded, for development, from an empty environment', () => {
@@ -56,10 +61,16 @@ describe('settings', () => {
     [{ ROLES: 'api,cook' }, /^ROLES=api,cook: use one or more of: api, actors/],
     [{ ROLES: ',' }, /^ROLES=,: name at least one/],
     [{ LOG_LEVEL: 'loud' }, /^LOG_LEVEL=loud: use one of: fatal/],
-    [{ AUTH_MODE: 'none' }, /^AUTH_MODE=none: use one of: dev, jwt$/],
+    [{ AUTH_MODE: 'none' }, /^AUTH_MODE=none: use dev$/],
     [{ AUTH_MODE: 'jwt' }, /^AUTH_MODE=jwt is not available yet: set AUTH_MODE=dev/],
     [{ NODE_ENV: 'production' }, /^AUTH_MODE=dev with NODE_ENV=production/],
-    [{ AGENT: 'oracle' }, /^AGENT=oracle: use one of: model, local, script$/],
+    [{ AGENT: 'oracle' }, /^AGENT=oracle: use one of: local, script$/],
+    [{ AGENT: 'script', SCRIPT_DIR: FILE }, /^SCRIPT_DIR=.* is not a folder: name a folder/],
+    [
+      { AGENT: 'script', SCRIPT_DIR: `${FILE}/x/y` },
+      /^SCRIPT_DIR=.*\/x\/y cannot be made: .*\.ts is not a folder: name/,
+    ],
+    [{ ROLES: 'api' }, /^ROLES=api without REDIS_URL: nobody else would run the turns of this pod; add actors, or set/],
     [{ AGENT: 'model' }, /^AGENT=model is not available yet: set AGENT=local$/],
     [
       { MODEL_BASE_URL: 'http://localhost:1' },
@@ -99,6 +110,13 @@ describe('settings', () => {
 
   it('refuse what is for development only in production', () => {
     expect(faults({ NODE_ENV: 'production', AGENT: 'script' })).toHaveLength(2);
+  });
+
+  it('take a SCRIPT_DIR that can be made, and do not make it; without the script agent they do not look', () => {
+    const dir = join(tmpdir(), `butler-settings-${process.pid}`, 'a', 'b');
+    expect(loadSettings({ AGENT: 'script', SCRIPT_DIR: dir }).scriptDir).toBe(dir);
+    expect(existsSync(dir)).toBe(false);
+    expect(loadSettings({ SCRIPT_DIR: FILE }).agent).toBe('local');
   });
 
   it('tell every fault at once, and each once', () => {

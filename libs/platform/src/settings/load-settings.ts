@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { plainToInstance } from 'class-transformer';
 import { validateSync } from 'class-validator';
 import { settingsOf } from './setting.decorators.js';
-import { podIdOf } from './setting-checks.js';
+import { checkFolder, podIdOf } from './setting-checks.js';
 import { Settings } from './settings.js';
 
 /** Every fault of the environment at once, one clear line each. */
@@ -55,6 +55,8 @@ function fillIn(settings: Settings, given: ReadonlySet<string>): void {
 function impossiblePairs(settings: Settings): { variables: string[]; fault: string }[] {
   const production = settings.nodeEnv === 'production';
   const mysql = settings.databaseUrl.startsWith('mysql:');
+  const scriptDirFault =
+    settings.agent === 'script' && settings.scriptDir !== null ? checkFolder(settings.scriptDir) : null;
   const pairs: [boolean, string[], string][] = [
     [
       settings.redisUrl !== null && !mysql,
@@ -65,6 +67,12 @@ function impossiblePairs(settings: Settings): { variables: string[]; fault: stri
       settings.redisUrl === null && mysql,
       ['REDIS_URL', 'DATABASE_URL'],
       'DATABASE_URL=mysql://… without REDIS_URL: set REDIS_URL=redis://… as well, or unset DATABASE_URL to run one pod by itself',
+    ],
+    [
+      settings.embedded && !mysql && !settings.roles.includes('actors'),
+      ['ROLES', 'REDIS_URL', 'DATABASE_URL'],
+      `ROLES=${settings.roles.join(',')} without REDIS_URL: nobody else would run the turns of this pod; add actors, or ` +
+        `set REDIS_URL and a MySQL DATABASE_URL`,
     ],
     [
       settings.authMode === 'jwt',
@@ -80,6 +88,11 @@ function impossiblePairs(settings: Settings): { variables: string[]; fault: stri
       settings.agent === 'script' && production,
       ['AGENT'],
       'AGENT=script with NODE_ENV=production: the script agent is for tests; set AGENT=local',
+    ],
+    [
+      scriptDirFault !== null,
+      ['SCRIPT_DIR', 'AGENT'],
+      `SCRIPT_DIR=${settings.scriptDir} ${scriptDirFault}: name a folder that this process can write to`,
     ],
     [settings.agent === 'model', ['AGENT'], 'AGENT=model is not available yet: set AGENT=local'],
     [

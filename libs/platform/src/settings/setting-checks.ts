@@ -1,3 +1,6 @@
+import { accessSync, constants, lstatSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
+
 /** What key and channel names can hold: the same rule as for ids of callers. */
 const POD_ID = /^(?!\.{1,2}$)[A-Za-z0-9._~-]{1,128}$/;
 
@@ -28,6 +31,32 @@ export function checkModelUrl(): string {
 /** Only 0, off, is there in this version. */
 export function checkOff(value: number): string | null {
   return value === 0 ? null : 'not available yet: set 0 or leave it unset';
+}
+
+/** Whether a path is a folder that can be written to, or can become one. Makes nothing. */
+export function checkFolder(path: string): string | null {
+  const wanted = resolve(path);
+  try {
+    let nearest = wanted;
+    while (!isThere(nearest)) nearest = dirname(nearest);
+    if (!statSync(nearest, { throwIfNoEntry: false })?.isDirectory()) {
+      return nearest === wanted ? 'is not a folder' : `cannot be made: ${nearest} is not a folder`;
+    }
+    accessSync(nearest, constants.W_OK | constants.X_OK);
+    return null;
+  } catch (error) {
+    return `cannot be written to: ${(error as Error).message}`;
+  }
+}
+
+/** A link that leads nowhere is there, too: nothing can be made in its place. */
+function isThere(path: string): boolean {
+  try {
+    lstatSync(path);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** A POD_ID made of the host name: what does not fit becomes `-`. */

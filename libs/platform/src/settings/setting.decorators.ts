@@ -41,9 +41,9 @@ export function WholeNumber(min: number, max = Number.MAX_SAFE_INTEGER): Propert
   );
 }
 
-/** One of these words. */
-export function OneOf(words: readonly string[]): PropertyDecorator {
-  return IsIn(words, { message: `use one of: ${words.join(', ')}` });
+/** One of these words. `offered`: those that a faulty value is told of; the others have a refusal of their own. */
+export function OneOf(words: readonly string[], offered = words): PropertyDecorator {
+  return IsIn(words, { message: offered.length > 1 ? `use one of: ${offered.join(', ')}` : `use ${offered[0]}` });
 }
 
 /** A list of words with commas between them. */

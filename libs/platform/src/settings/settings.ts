@@ -3,7 +3,9 @@ import { checkDatabaseUrl, checkModelUrl, checkOff, checkPodId, checkRedisUrl } 
 
 const ROLES = ['api', 'actors'] as const;
 const AUTH_MODES = ['dev', 'jwt'] as const;
+const AUTH_MODES_SERVED = ['dev'] as const satisfies (typeof AUTH_MODES)[number][];
 const AGENTS = ['model', 'local', 'script'] as const;
+const AGENTS_SERVED = ['local', 'script'] as const satisfies (typeof AGENTS)[number][];
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 const EVICTION_CHECKS = ['refuse', 'warn'] as const;
 
@@ -27,7 +29,11 @@ export class Settings {
   @Words()
   allowedHosts: string[] = [];
 
-  @Setting('ROLES', 'api,actors', 'What this pod does: `api` answers calls, `actors` runs turns.')
+  @Setting(
+    'ROLES',
+    'api,actors',
+    'What this pod does: `api` answers calls, `actors` runs turns. A pod by itself does both.',
+  )
   @Words(ROLES)
   roles: (typeof ROLES)[number][] = [...ROLES];
 
@@ -70,7 +76,7 @@ export class Settings {
     'dev when embedded, else jwt',
     '`dev` takes the caller from the headers x-account-id, x-user-id and x-scope. `jwt` is not available yet.',
   )
-  @OneOf(AUTH_MODES)
+  @OneOf(AUTH_MODES, AUTH_MODES_SERVED)
   authMode: (typeof AUTH_MODES)[number] = 'dev';
 
   @Setting('LOG_LEVEL', 'info', 'One of fatal, error, warn, info, debug, trace, silent.')
@@ -143,14 +149,14 @@ export class Settings {
   rateLimitPerMinute = 0;
 
   @Setting('AGENT', 'local', 'What answers messages: `local`, or `script` for tests. `model` is not available yet.')
-  @OneOf(AGENTS)
+  @OneOf(AGENTS, AGENTS_SERVED)
   agent: (typeof AGENTS)[number] = 'local';
 
   @Setting('MODEL_BASE_URL', 'none', 'An OpenAI-compatible endpoint. Not available yet.')
   @Checked(checkModelUrl)
   modelBaseUrl: string | null = null;
 
-  @Setting('SCRIPT_DIR', 'none', 'Where the script agent writes.')
+  @Setting('SCRIPT_DIR', 'none', 'The folder where the script agent writes; made when it is not there.')
   @OptionalText()
   scriptDir: string | null = null;
 

@@ -43,8 +43,7 @@ export async function openDatabase(
     logging: false,
   };
   if (url.kind === 'sqlite') {
-    const dataSource = new DataSource({ ...shared, ...sqliteOptions(url.path, deps.clock) });
-    await dataSource.initialize();
+    const dataSource = await initializeSqlite({ ...shared, ...sqliteOptions(url.path, deps.clock) }, url.path);
     return { dataSource, database: new SqliteDatabase(dataSource, options, deps) };
   }
   const dataSource = new DataSource({ ...shared, ...mysqlOptions(url, options) });
@@ -98,6 +97,18 @@ async function initializeMysql(dataSource: DataSource, options: DatabaseOptions)
   } catch (error) {
     await dataSource.destroy();
     throw error;
+  }
+}
+
+async function initializeSqlite(options: DataSourceOptions, path: string): Promise<DataSource> {
+  try {
+    return await new DataSource(options).initialize();
+  } catch (error) {
+    if (error instanceof DatabaseInUseError) throw error;
+    const why = (error as Error).message;
+    throw new Error(`DATABASE_URL: the SQLite file ${path} cannot be opened: ${why}. Name another one`, {
+      cause: error,
+    });
   }
 }
 
