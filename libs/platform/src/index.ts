@@ -25,7 +25,7 @@ export {
 } from './sql/database-options.js';
 export { openDatabase, type OpenDatabase } from './sql/data-source.js';
 export type { Dialect } from './sql/dialect.js';
-export { ask, LOCK_RANK, RunAlone } from './sql/grouping.js';
+export { ask, LOCK_RANK, RunAlone, WRITE_RANK } from './sql/grouping.js';
 export { migrate } from './sql/migrate.js';
 export { inPairs, placeholders, type SqlPart } from './sql/pairs.js';
 export type { RawTx, Work } from './sql/transaction-group.js';

@@ -1,5 +1,5 @@
 import { type Event, type SessionKey, sessionName } from '#protocol';
-import { LOCK_RANK, type Question, type Row, type Statement, type Writing } from '#platform';
+import { LOCK_RANK, type Question, type Row, type Statement, type Writing, WRITE_RANK } from '#platform';
 
 /** One INSERT holds at most so many rows and, unless it is one row, so many bytes of data. */
 const INSERT_MAX_ROWS = 1_000;
@@ -32,13 +32,13 @@ export function toEvent(row: Row): Event {
 
 /** Events to be stored: one statement for as many as it may hold. */
 export const INSERT_EVENT: Writing<EventInsert> = {
-  rank: 4,
+  rank: WRITE_RANK.event,
   statements: (rows) => [...chunks(rows)].map(insertEvents),
 };
 
 /** Single events by seq, asked for by many at once. */
 export const EVENT_AT: Question<{ session: SessionKey; seq: number }, Event | null> = {
-  rank: LOCK_RANK.reads,
+  rank: LOCK_RANK.afterLocks,
   name: ({ session, seq }) => `${sessionName(session)}/${seq}`,
   queries: (_dialect, keys) => [
     {

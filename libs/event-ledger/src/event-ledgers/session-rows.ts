@@ -9,6 +9,7 @@ import {
   type SqlValue,
   type Statement,
   type Writing,
+  WRITE_RANK,
 } from '#platform';
 import type { SessionHead, SessionRow } from '../event-ledger.js';
 
@@ -92,7 +93,7 @@ export const LOCK_HEAD: Question<SessionKey, LockedHead> = {
 
 /** Heads that appends have moved on: new rows first, then one statement for all others. */
 export const WRITE_HEAD: Writing<LockedHead> = {
-  rank: 2,
+  rank: WRITE_RANK.session,
   statements(rows) {
     const heads = [...new Set(rows)];
     const created = heads.filter((head) => head.isNew);

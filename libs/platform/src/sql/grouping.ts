@@ -1,7 +1,16 @@
 import type { Question, Row, SqlRunner, Statement, Tx } from './tx.js';
 
-/** The one lock order, and the order of the questions of a group: turn rows, then session rows, then plain reads. */
-export const LOCK_RANK = { plain: 0, turn: 1, session: 2, reads: 3 } as const;
+/**
+ * The order of the questions of a group, and with it the one lock order: what is read as committed, without a lock; turn
+ * rows; session rows; what is read once those locks are held.
+ */
+export const LOCK_RANK = { unlocked: 0, turn: 1, session: 2, afterLocks: 3 } as const;
+
+/**
+ * The order of what a group writes. New turns first: an insertion that meets a taken key waits for its row, and turn rows
+ * come before session rows. All other rows are locked already.
+ */
+export const WRITE_RANK = { newTurn: 1, session: 2, movedTurn: 3, event: 4 } as const;
 
 /**
  * Thrown where the work of one transaction cannot go on together with the others of its group, e.g. because it would have

@@ -10,7 +10,7 @@ interface TurnKey {
 
 /** Turns as committed, without a lock. */
 export const FIND_TURN: Question<TurnKey, TurnRow | null> = {
-  rank: LOCK_RANK.plain,
+  rank: LOCK_RANK.unlocked,
   name: turnName,
   queries: (dialect, keys) => [namingTurns(dialect, TURN_COLUMNS, keys, '')],
   answers([rows], keys) {
@@ -37,7 +37,7 @@ export const LOCK_TURN: Question<TurnKey, TurnRow | null> = {
 
 /** The live turns of sessions that have a place, by queueSeq. */
 export const LIVE_TURNS: Question<SessionKey, LiveTurn[]> = {
-  rank: LOCK_RANK.reads,
+  rank: LOCK_RANK.afterLocks,
   name: sessionName,
   queries(dialect, keys) {
     const { sql, values } = inParts(keys);
@@ -57,7 +57,7 @@ export const LIVE_TURNS: Question<SessionKey, LiveTurn[]> = {
 
 /** How many turns of sessions are queued, reports left out. */
 export const COUNT_QUEUED: Question<SessionKey, number> = {
-  rank: LOCK_RANK.reads,
+  rank: LOCK_RANK.afterLocks,
   name: sessionName,
   queries(dialect, keys) {
     const { sql, values } = inParts(keys);

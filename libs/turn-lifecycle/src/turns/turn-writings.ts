@@ -1,5 +1,5 @@
 import { partitionOf, type Ref, type TurnState } from '#protocol';
-import { type SqlValue, type Statement, wellFormedJson, type Writing } from '#platform';
+import { type SqlValue, type Statement, wellFormedJson, type Writing, WRITE_RANK } from '#platform';
 import type { TurnRow } from '../turns.js';
 
 const INSERT_COLUMNS =
@@ -8,7 +8,7 @@ const INSERT_COLUMNS =
 
 /** New turns, in the order of their key: two groups that insert the same ones wait for each other in one direction. */
 export const INSERT_TURN: Writing<TurnRow> = {
-  rank: 1,
+  rank: WRITE_RANK.newTurn,
   statements(rows) {
     const sorted = [...rows].sort((a, b) => (key(a) < key(b) ? -1 : 1));
     const values = sorted.map(insertValues);
@@ -31,7 +31,7 @@ export interface TurnUpdate {
 
 /** Moves, in the order in which they were made. */
 export const UPDATE_TURN: Writing<TurnUpdate> = {
-  rank: 3,
+  rank: WRITE_RANK.movedTurn,
   statements: (updates) => updates.map(update),
 };
 
