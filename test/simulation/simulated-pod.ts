@@ -14,7 +14,7 @@ import {
 import { ActorSupervisor } from '#actor';
 import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
 import { AdmissionGate, Intake } from '#intake';
-import { MemoryMessageQueue, MemoryPartitionMarks, OwnerlessWork } from '#message-queue';
+import { MemoryMessageQueue, MemoryPartitionMarks, WaitingWork } from '#message-queue';
 import { PartitionFilling, Reconciler, Recovery } from '#recovery';
 import { LeaseKeeper, MemorySessionLocks } from '#session-lock';
 import { MemoryTurnRecords, SqlTurns } from '#turn-lifecycle';
@@ -97,7 +97,7 @@ export class SimulatedPod {
     const records = gated(world, name, 'records', new MemoryTurnRecords(store, KEYS, SETTINGS.turnRecordTtlMs));
     const ledger = new SqlEventLedger(database);
     const live = new ChannelLiveEvents(channels, KEYS);
-    const ownerless: OwnerlessWork = { offer: (session, epoch) => this.supervisor.offer(session, epoch) };
+    const waitingWork: WaitingWork = { offer: (session, epoch) => this.supervisor.offer(session, epoch) };
     const observer = { begin: servers.observer.begin, hold: (label: string) => world.gate(name, label) };
     const gate = new StartGate(database, turns, ledger, live, clock, random, steps, SETTINGS);
     const finish = new Finish(database, turns, ledger, live, clock, random, steps);
@@ -106,17 +106,17 @@ export class SimulatedPod {
       ...([gate, finish, agent, turns, records, ledger, live, clock, random, steps, drain, SETTINGS] as const),
     );
     const filling = new PartitionFilling(
-      ...([SETTINGS, KEYS, clock, random, steps, channels, turns, queue, marks, ownerless] as const),
+      ...([SETTINGS, KEYS, clock, random, steps, channels, turns, queue, marks, waitingWork] as const),
     );
     const keeper = new LeaseKeeper(pod, locks, clock, SETTINGS);
     this.supervisor = new ActorSupervisor(
       ...([SETTINGS, pod, KEYS, clock, drain, steps, channels, keeper, locks, queue, ledger, runner, filling] as const),
     );
-    const reconciler = new Reconciler(SETTINGS, random, steps, turns, queue, marks, ownerless);
+    const reconciler = new Reconciler(SETTINGS, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(SETTINGS, clock, filling, reconciler);
     const admission = new AdmissionGate(database, turns, ledger, random, SETTINGS);
     const health = new CoordinationHealth(coordination);
-    this.intake = new Intake(admission, ledger, live, queue, ownerless, health, pod, random, steps);
+    this.intake = new Intake(admission, ledger, live, queue, waitingWork, health, pod, random, steps);
   }
 
   start(): void {

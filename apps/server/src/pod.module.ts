@@ -9,7 +9,7 @@ import { AgentsModule, OwnSessions } from '#agents';
 import { EventLedgerModule } from '#event-ledger';
 import { EventStreamModule } from '#event-stream';
 import { IntakeModule } from '#intake';
-import { AnnouncedWork, MessageQueueModule, OwnerlessWork } from '#message-queue';
+import { AnnouncedWork, MessageQueueModule, WaitingWork } from '#message-queue';
 import { PartitionFilling, RecoveryModule } from '#recovery';
 import { SessionLockModule } from '#session-lock';
 import { TurnLifecycleModule } from '#turn-lifecycle';
@@ -53,14 +53,14 @@ class OwnSessionsModule {}
     { provide: PartitionFiller, useExisting: PartitionFilling },
     {
       // The supervisor needs the filling, which offers it work: so it is looked for when there is some.
-      provide: OwnerlessWork,
+      provide: WaitingWork,
       inject: [ModuleRef],
-      useFactory: (modules: ModuleRef): OwnerlessWork => ({
+      useFactory: (modules: ModuleRef): WaitingWork => ({
         offer: (...work) => modules.get(ActorSupervisor, { strict: false }).offer(...work),
       }),
     },
   ],
-  exports: [TurnHandler, PartitionFiller, OwnerlessWork],
+  exports: [TurnHandler, PartitionFiller, WaitingWork],
 })
 class ActorPortsModule {}
 
@@ -69,12 +69,12 @@ class ActorPortsModule {}
 @Module({
   providers: [
     {
-      provide: OwnerlessWork,
+      provide: WaitingWork,
       inject: [Channels, KeyNames],
       useFactory: (channels: Channels, keys: KeyNames) => new AnnouncedWork(channels, keys),
     },
   ],
-  exports: [OwnerlessWork],
+  exports: [WaitingWork],
 })
 class AnnouncedWorkModule {}
 

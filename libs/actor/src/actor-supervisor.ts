@@ -2,7 +2,7 @@ import { Inject, Injectable, Logger } from '@nestjs/common';
 import { decodeNotice, encodeNotice, KeyNames, podName, type SessionKey, sessionName } from '#protocol';
 import { Channels, Clock, Drain, PodIdentity, Settings, StepPoints, type Timer } from '#platform';
 import { EventLedger } from '#event-ledger';
-import { MessageQueue, OwnerlessWork } from '#message-queue';
+import { MessageQueue, WaitingWork } from '#message-queue';
 import { type Lease, LeaseKeeper, SessionLocks } from '#session-lock';
 import { Actor, type ActorDeps, type ActorHost } from './actor.js';
 import { PartitionFiller, TurnHandler } from './turn-handler.js';
@@ -26,7 +26,7 @@ const ABORT_GRACE_MS = 2_000;
  * At most one actor per session in this process, so a lock is this pod's own only if its actor is in this map (I1).
  */
 @Injectable()
-export class ActorSupervisor extends OwnerlessWork implements ActorHost {
+export class ActorSupervisor extends WaitingWork implements ActorHost {
   private readonly logger = new Logger(ActorSupervisor.name);
   private readonly actors = new Map<string, Actor>();
   private readonly deps: ActorDeps;

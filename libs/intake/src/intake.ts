@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { type Accepted, ButlerError, type Id, isTerminal, type Meta, podName, type SessionKey } from '#protocol';
 import { CoordinationHealth, PodIdentity, Randomness, StepPoints, UnavailableError } from '#platform';
 import { EventLedger, LiveEvents, type SessionRow } from '#event-ledger';
-import { MessageQueue, OwnerlessWork } from '#message-queue';
+import { MessageQueue, WaitingWork } from '#message-queue';
 import type { TurnRow } from '#turn-lifecycle';
 import { AdmissionGate, type PostedMessage } from './admission.gate.js';
 import { digestOf } from './message-digest.js';
@@ -21,7 +21,7 @@ export class Intake {
     @Inject(EventLedger) private readonly ledger: EventLedger,
     @Inject(LiveEvents) private readonly live: LiveEvents,
     @Inject(MessageQueue) private readonly queue: MessageQueue,
-    @Inject(OwnerlessWork) private readonly ownerless: OwnerlessWork,
+    @Inject(WaitingWork) private readonly waitingWork: WaitingWork,
     @Inject(CoordinationHealth) private readonly coordination: CoordinationHealth,
     @Inject(PodIdentity) private readonly pod: PodIdentity,
     @Inject(Randomness) private readonly randomness: Randomness,
@@ -81,7 +81,7 @@ export class Intake {
       const queued = await this.queue.enqueue(session, turn, facts);
       // An owner in this pod need not wait for the notice that is on its way.
       const isHere = queued.kind === 'queued' && (queued.owner === null || podName(queued.owner) === podName(this.pod));
-      if (isHere) this.ownerless.offer(session, ownerEpoch);
+      if (isHere) this.waitingWork.offer(session, ownerEpoch);
     } catch (error) {
       if (!(error instanceof UnavailableError)) throw error;
     }

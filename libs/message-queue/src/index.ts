@@ -10,6 +10,6 @@ export { FILL_MARK_TTL_MS } from './filling-mark.js';
 export { MessageQueueModule } from './message-queue.module.js';
 export { MemoryMessageQueue } from './message-queue/memory.js';
 export { type QueueTimes, RedisMessageQueue } from './message-queue/redis.js';
-export { AnnouncedWork, OwnerlessWork } from './ownerless-work.js';
+export { AnnouncedWork, WaitingWork } from './waiting-work.js';
 export { MemoryPartitionMarks } from './partition-marks/memory.js';
 export { RedisPartitionMarks } from './partition-marks/redis.js';

@@ -1,7 +1,7 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { encodeNotice, KeyNames, partitionOf, sessionName } from '#protocol';
 import { Channels, Clock, Randomness, Settings, StepPoints } from '#platform';
-import { MessageQueue, OwnerlessWork, PartitionMarks } from '#message-queue';
+import { MessageQueue, PartitionMarks, WaitingWork } from '#message-queue';
 import { type LiveTurn, Turns } from '#turn-lifecycle';
 
 /** How many lost partitions are filled by one round of queries before they are marked intact. */
@@ -33,7 +33,7 @@ export class PartitionFilling {
     @Inject(Turns) private readonly turns: Turns,
     @Inject(MessageQueue) private readonly queue: MessageQueue,
     @Inject(PartitionMarks) private readonly marks: PartitionMarks,
-    @Inject(OwnerlessWork) private readonly ownerless: OwnerlessWork,
+    @Inject(WaitingWork) private readonly waitingWork: WaitingWork,
   ) {
     this.nobodyCanOwn = settings.embedded;
   }
@@ -82,7 +82,7 @@ export class PartitionFilling {
     const intact = new Set(await this.marks.finishFilling(batch, nonce));
     const sessions = new Map(waiting.map((turn) => [sessionName(turn.session), turn.session]));
     // The wake-up of restore came while nobody could acquire yet.
-    for (const session of sessions.values()) if (intact.has(partitionOf(session))) this.ownerless.offer(session);
+    for (const session of sessions.values()) if (intact.has(partitionOf(session))) this.waitingWork.offer(session);
     return { intact: intact.size, turns: waiting.length };
   }
 

@@ -1,6 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { Randomness, Settings, StepPoints } from '#platform';
-import { MessageQueue, OwnerlessWork, PartitionMarks } from '#message-queue';
+import { MessageQueue, PartitionMarks, WaitingWork } from '#message-queue';
 import { type LiveTurn, Turns } from '#turn-lifecycle';
 
 /** How many live turns one query and one look at the lists take. */
@@ -23,7 +23,7 @@ export class Reconciler {
     @Inject(Turns) private readonly turns: Turns,
     @Inject(MessageQueue) private readonly queue: MessageQueue,
     @Inject(PartitionMarks) private readonly marks: PartitionMarks,
-    @Inject(OwnerlessWork) private readonly ownerless: OwnerlessWork,
+    @Inject(WaitingWork) private readonly waitingWork: WaitingWork,
   ) {}
 
   /** @param partitions those that are intact; what is not is being filled instead */
@@ -50,7 +50,7 @@ export class Reconciler {
       await this.steps.reach('reconciler.requeueing', { turnId: turn.turnId });
       const queued = await this.queue.enqueue(turn.session, turn, turn);
       this.logger.log({ ...turn.session, turnId: turn.turnId, generation: turn.generation }, 'queued a stranded turn');
-      if (queued.kind === 'queued' && queued.owner === null) this.ownerless.offer(turn.session);
+      if (queued.kind === 'queued' && queued.owner === null) this.waitingWork.offer(turn.session);
     }
   }
 }

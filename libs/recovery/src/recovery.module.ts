@@ -5,7 +5,7 @@ import { PartitionFilling } from './partition-filling.js';
 import { Reconciler } from './reconciler.js';
 import { Recovery } from './recovery.js';
 
-/** The importing app provides `OwnerlessWork`, globally. */
+/** The importing app provides `WaitingWork`, globally. */
 @Module({
   imports: [MessageQueueModule, TurnLifecycleModule],
   providers: [PartitionFilling, Reconciler, Recovery],
