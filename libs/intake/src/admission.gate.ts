@@ -15,6 +15,9 @@ import { EventLedger } from '#event-ledger';
 import { type TurnRow, Turns } from '#turn-lifecycle';
 import { digestOf } from './message-digest.js';
 
+/** When a caller that met a full session may try again. */
+const QUEUE_FULL_RETRY_S = 5;
+
 /** A message as a producer hands it in, validated. `turnId` null: the server chooses. */
 export interface PostedMessage extends SessionKey {
   initiator: string;
@@ -101,8 +104,6 @@ export class AdmissionGate {
     }
   }
 }
-
-const QUEUE_FULL_RETRY_S = 5;
 
 /** About what the message takes in a statement: UTF-8 needs up to three bytes for a UTF-16 unit. */
 function messageBytes(content: Content): number {

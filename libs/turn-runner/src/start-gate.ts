@@ -177,8 +177,8 @@ export class StartGate {
       this.turns.move(tx, row, 'start', { nowMs });
       return { answer: { kind: 'ended', state: 'stopped' }, events };
     }
-    if (progress.fruitlessAttempts >= this.settings.turnMaxAttempts) {
-      const error = poisoned(progress.fruitlessAttempts);
+    if (progress.barrenAttempts >= this.settings.turnMaxAttempts) {
+      const error = poisoned(progress.barrenAttempts);
       const last: EventDraft = { type: 'turn.failed', turn: passage.ref, data: error };
       const events = this.append(tx, head, passage, progress, last);
       this.turns.move(tx, row, 'fail', { nowMs, error });

@@ -40,8 +40,8 @@ describe('a turn’s progress', () => {
     ['sct', 1, 0],
     ['srrtd', 3, 0],
     ['smdrr', 3, 2],
-  ])('%s: attempts %i, in a row without a step %i', (letters, attempts, fruitless) => {
-    expect(progress(letters)).toMatchObject({ attempts, fruitlessAttempts: fruitless });
+  ])('%s: attempts %i, in a row without a step %i', (letters, attempts, barren) => {
+    expect(progress(letters)).toMatchObject({ attempts, barrenAttempts: barren });
   });
 
   it('knows the open calls and which step a takeover makes void', () => {

@@ -16,7 +16,7 @@ export class TurnProgress {
   /** Attempts begun: 1 with `turn.started`, one more with each `turn.resumed`. */
   attempts = 0;
   private readonly issued = new Set<Id>();
-  private fruitlessBefore = 0;
+  private barrenBefore = 0;
   private hasRecorded = false;
   private isExcused = false;
 
@@ -54,8 +54,8 @@ export class TurnProgress {
   }
 
   /** Attempts in a row, the last one included, that recorded no step and have no excuse. */
-  get fruitlessAttempts(): number {
-    return this.attempts === 0 ? 0 : this.fruitlessAfterThis();
+  get barrenAttempts(): number {
+    return this.attempts === 0 ? 0 : this.barrenAfterThis();
   }
 
   hasIssued(callId: Id): boolean {
@@ -89,14 +89,14 @@ export class TurnProgress {
   }
 
   private beginAttempt(): void {
-    if (this.attempts > 0) this.fruitlessBefore = this.fruitlessAfterThis();
+    if (this.attempts > 0) this.barrenBefore = this.barrenAfterThis();
     this.attempts++;
     this.hasRecorded = false;
     this.isExcused = false;
   }
 
-  private fruitlessAfterThis(): number {
+  private barrenAfterThis(): number {
     if (this.hasRecorded) return 0;
-    return this.isExcused ? this.fruitlessBefore : this.fruitlessBefore + 1;
+    return this.isExcused ? this.barrenBefore : this.barrenBefore + 1;
   }
 }

@@ -6,10 +6,7 @@ import type { Question, Row, SqlRunner, Statement, Tx } from './tx.js';
  */
 export const LOCK_RANK = { unlocked: 0, turn: 1, session: 2, afterLocks: 3 } as const;
 
-/**
- * The order of what a group writes. New turns first: an insertion that meets a taken key waits for its row, and turn rows
- * come before session rows. All other rows are locked already.
- */
+/** The order of what a group writes. An insertion may wait for a taken key, so new turns come before new sessions, too. */
 export const WRITE_RANK = { newTurn: 1, session: 2, movedTurn: 3, event: 4 } as const;
 
 /**
