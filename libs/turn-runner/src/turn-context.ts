@@ -22,7 +22,7 @@ import {
 } from './agent.js';
 import type { AttemptExit } from './attempt-exit.js';
 import { History } from './history.js';
-import { settledWithin } from './ledger-outage.js';
+import { settledWithin } from './settled-within.js';
 import type { StepRecorder } from './step-recorder.js';
 import { TextStream } from './text-stream.js';
 import { assertIssued, ToolBatch } from './tool-batch.js';

@@ -7,7 +7,7 @@ import { TurnRecords, Turns } from '#turn-lifecycle';
 import { Agent } from './agent.js';
 import { AttemptExit, LeaveSignal, type YieldReason } from './attempt-exit.js';
 import { Finish } from './finish.js';
-import { settledWithin } from './ledger-outage.js';
+import { settledWithin } from './settled-within.js';
 import { StartGate, type Started } from './start-gate.js';
 import { StepRecorder } from './step-recorder.js';
 import { AttemptContext } from './turn-context.js';
