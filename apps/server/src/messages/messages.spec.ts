@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type Answered, type Asked, CalledPod, fieldsOf, MAX_BYTES } from '../http/called-pod.js';
+import { type Answered, type Asked, CalledPod, fieldsOf, MAX_BYTES } from '../../../../test/called-pod.js';
 
 let pod: CalledPod;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { Validator } from '@seriousme/openapi-schema-validator';
-import { CalledPod } from '../http/called-pod.js';
+import { CalledPod } from '../../../../test/called-pod.js';
 
 let pod: CalledPod;
 beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { type Answered, CalledPod, fieldsOf } from '../http/called-pod.js';
+import { type Answered, CalledPod, fieldsOf } from '../../../../test/called-pod.js';
 
 let pod: CalledPod;
 beforeAll(async () => {

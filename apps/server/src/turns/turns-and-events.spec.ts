@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
-import { CalledPod, fieldsOf } from '../http/called-pod.js';
+import { CalledPod, fieldsOf } from '../../../../test/called-pod.js';
 
 let pod: CalledPod;
 beforeAll(async () => {

@@ -1,6 +1,6 @@
 import { request } from 'node:http';
 import { loadSettings } from '#platform';
-import { type Pod, startPod } from '../pod.js';
+import { type Pod, startPod } from '../apps/server/src/pod.js';
 
 export const MAX_BYTES = 8192;
 
