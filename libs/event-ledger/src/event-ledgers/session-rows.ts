@@ -73,14 +73,15 @@ export const LOCK_HEAD: Question<SessionKey, LockedHead> = {
         sql: `SELECT ${columns} FROM session ${dialect.forceIndex('PRIMARY')} WHERE ${sql} ORDER BY account, session_id ${lock}`,
         values,
       },
-      // Tells which of those that were left out are there, and the time for those that are not.
-      { sql: `SELECT account, session_id FROM session WHERE ${sql}`, values },
+      // The time for those that are not there.
       { sql: `SELECT ${dialect.nowMs()} AS now_ms`, values: [] },
+      // Tells which of those that were left out are there. Where none was, one that has come since is met at its insertion.
+      ...(skipLocked ? [{ sql: `SELECT account, session_id FROM session WHERE ${sql}`, values }] : []),
     ];
   },
-  answers([locked, present, time], keys) {
+  answers([locked, time, present = []], keys) {
     const heads = new Map<string, LockedHead | typeof HELD>();
-    for (const row of present!) heads.set(sessionName(keyOf(row)), HELD);
+    for (const row of present) heads.set(sessionName(keyOf(row)), HELD);
     for (const row of locked!) {
       const numbers = [row['next_seq'], row['owner_epoch'], row['now_ms']] as [number, number, number];
       heads.set(sessionName(keyOf(row)), new LockedHead(keyOf(row), ...numbers));

@@ -26,11 +26,11 @@ export const LOCK_TURN: Question<TurnKey, TurnRow | null> = {
   queries: (dialect, keys, skipLocked) => [
     namingTurns(dialect, TURN_COLUMNS, keys, skipLocked ? dialect.forUpdateSkipLocked : dialect.forUpdate),
     // Tells which of those that were left out are there.
-    namingTurns(dialect, 'account, turn_id', keys, ''),
+    ...(skipLocked ? [namingTurns(dialect, 'account, turn_id', keys, '')] : []),
   ],
-  answers([locked, present], keys) {
+  answers([locked, present = []], keys) {
     const found = byName(locked!);
-    const there = new Set(present!.map((row) => `${row['account']}/${row['turn_id']}`));
+    const there = new Set(present.map((row) => `${row['account']}/${row['turn_id']}`));
     return keys.map((key) => found.get(turnName(key)) ?? (there.has(turnName(key)) ? HELD : null));
   },
 };
