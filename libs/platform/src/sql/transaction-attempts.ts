@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.js';
 import type { Randomness } from '../randomness.js';
+import type { StepPoints } from '../step-points.js';
 import { UnavailableError } from '../unavailable.error.js';
 
 /** How often one transaction is run at most. */
@@ -29,7 +30,7 @@ export class AttemptFailedError extends Error {
  * @throws UnavailableError when all attempts failed
  */
 export async function repeatAttempts<T>(
-  deps: { clock: Clock; randomness: Randomness },
+  deps: { clock: Clock; randomness: Randomness; steps: StepPoints },
   attempt: (uncertain: boolean) => Promise<T>,
 ): Promise<T> {
   const untilMs = deps.clock.monotonicMs() + REPEAT_WITHIN_MS;
@@ -40,6 +41,7 @@ export async function repeatAttempts<T>(
     } catch (error) {
       if (!(error instanceof AttemptFailedError)) throw error;
       uncertain ||= error.committing;
+      await deps.steps.reach('database.attempt_failed', { cause: error.cause });
       if (attempts === TRANSACTION_ATTEMPTS || deps.clock.monotonicMs() > untilMs) {
         const outcome = uncertain ? 'it may have been committed' : 'nothing was committed';
         const message = `the database failed ${attempts} attempts (${outcome}): ${error.message}`;
