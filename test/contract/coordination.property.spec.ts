@@ -10,6 +10,10 @@ const PODS = ['a', 'b'];
 const TURNS = ['t1', 't2', 't3'];
 
 const session = fc.constantFrom(...SESSIONS);
+/** What one renewal may be asked for. */
+const samePartition = fc.oneof(
+  ...PARTITIONS_USED.map((of) => fc.subarray(SESSIONS.filter((s) => partitionOf(s) === of))),
+);
 const owner = fc.record({ pod: fc.constantFrom(...PODS), epoch: fc.integer({ min: 1, max: 3 }) });
 const ref = fc.record({ turnId: fc.constantFrom(...TURNS), generation: fc.integer({ min: 1, max: 2 }) });
 const nonce = fc.constantFrom('n1', 'n2');
@@ -34,7 +38,7 @@ const commands = fc.oneof(
   {
     weight: 2,
     arbitrary: fc
-      .tuple(fc.array(session), owner)
+      .tuple(samePartition, owner)
       .map((args) =>
         named('renew', args, (n) =>
           n.locks.renew(args[0].map((held) => ({ session: held, owner: ownerOf(args[1].pod, args[1].epoch) }))),

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { encodeNotice } from '#protocol';
+import { batchesByPartition } from '#session-lock';
 import { ADAPTERS, hear, type Nouns, ownerOf, sessionOf, TIMES } from './coordinations.js';
 
 const session = sessionOf(1);
@@ -66,8 +67,9 @@ describe.each(ADAPTERS)('session locks in %s', (_, open) => {
     await nouns.expireLock(others[7]!);
     await nouns.locks.acquire(others[7]!, b2);
     const lost = new Set([crowd[1], others[7]]);
-    const answers = await nouns.locks.renew(mine.map((held) => ({ session: held, owner: a1 })));
-    expect(answers).toEqual(mine.map((held) => !lost.has(held)));
+    const batches = batchesByPartition(mine.map((held) => ({ session: held, owner: a1 })));
+    const answers = await Promise.all(batches.map((batch) => nouns.locks.renew(batch)));
+    expect(answers).toEqual(batches.map((batch) => batch.map((hold) => !lost.has(hold.session))));
     expect(await nouns.locks.owners([session, crowd[1]!, others[7]!])).toEqual([a1, null, b2]);
     expect(await nouns.locks.renew([])).toEqual([]);
   });

@@ -1,13 +1,16 @@
 import { partitionOf, type SessionKey } from '#protocol';
 
-/** Splits things of many sessions into batches of at most `size`, each of one partition. Keeps the order within each. */
-export function batchesByPartition<T>(things: readonly T[], sessionOf: (thing: T) => SessionKey, size: number): T[][] {
+/** How many leases one call renews at most: a bound on how long Redis is held up. */
+const RENEW_BATCH = 200;
+
+/** Splits leases, or holds, into batches that one call may renew. Keeps the order within each partition. */
+export function batchesByPartition<T extends { readonly session: SessionKey }>(things: readonly T[]): T[][] {
   const batches: T[][] = [];
   const open = new Map<number, T[]>();
   for (const thing of things) {
-    const partition = partitionOf(sessionOf(thing));
+    const partition = partitionOf(thing.session);
     let batch = open.get(partition);
-    if (!batch || batch.length === size) {
+    if (!batch || batch.length === RENEW_BATCH) {
       batch = [];
       batches.push(batch);
       open.set(partition, batch);

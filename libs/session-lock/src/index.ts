@@ -1,3 +1,4 @@
+export { batchesByPartition } from './batches.js';
 export { Lease } from './lease.js';
 export { type LeaseAnswer, LeaseKeeper, type LeaseTimes } from './lease-keeper.js';
 export { SessionLockModule } from './session-lock.module.js';

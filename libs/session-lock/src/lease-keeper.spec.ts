@@ -192,6 +192,15 @@ describe('the lease keeper', () => {
       expect(renewed()).toEqual([[session, ...near].map(sessionName), [sessionName(other)]]);
     });
 
+    it('asks for a bounded number of leases at a time', async () => {
+      const many = Array.from({ length: 60_000 }, (_, nth) => ({ account: 'acme', sessionId: `m${nth}` }))
+        .filter((candidate) => partitionOf(candidate) === partitionOf(session))
+        .slice(0, 201);
+      for (const one of many) await acquired(one);
+      await clock.advance(RENEW_MS);
+      expect(locks.renewals.map(({ holds }) => holds.length)).toEqual([200, 1]);
+    });
+
     it('of one partition that fails leaves the others’ answers standing', async () => {
       const [first, second] = [await acquired(), await acquired(other)];
       await clock.advance(RENEW_MS);

@@ -7,8 +7,6 @@ import type { AcquireAnswer, ReleaseAnswer, ReleaseManner, SessionLocks } from '
 
 /** The part of the TTL by which a holder stops trusting its lease before Redis lets it go. */
 const MARGIN_FRACTION = 0.1;
-/** How many leases one call renews. */
-const RENEW_BATCH = 200;
 
 export interface LeaseTimes {
   leaseTtlMs: number;
@@ -143,7 +141,7 @@ export class LeaseKeeper {
         !this.releasing.has(lease) &&
         (partitions === 'all' || partitions.has(partitionOf(lease.session))),
     );
-    const batches = batchesByPartition(due, (lease) => lease.session, RENEW_BATCH);
+    const batches = batchesByPartition(due);
     const answered = await Promise.all(batches.map((batch) => this.renewBatch(batch)));
     return answered.every(Boolean);
   }

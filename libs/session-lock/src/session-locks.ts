@@ -29,9 +29,9 @@ export abstract class SessionLocks {
   abstract acquire(session: SessionKey, owner: Owner): Promise<AcquireAnswer>;
 
   /**
-   * Pushes out the expiry of all these leases, in few batches; for each, whether it is still the owner's. While the
-   * partition is not intact, an absent lock or one of a lower epoch is set again: so call it only for leases that are
-   * still trusted.
+   * Pushes out the expiry of these leases, all of one partition and so few that one step may do it (`batchesByPartition`
+   * makes such batches); for each, whether it is still the owner's. While the partition is not intact, an absent lock or
+   * one of a lower epoch is set again: so call it only for leases that are still trusted.
    */
   abstract renew(holds: readonly Hold[]): Promise<boolean[]>;
 

@@ -8,7 +8,6 @@ import {
   type SessionKey,
 } from '#protocol';
 import type { RedisConnection, Script } from '#platform';
-import { batchesByPartition } from '../batches.js';
 import {
   type AcquireAnswer,
   type Hold,
@@ -16,9 +15,6 @@ import {
   type ReleaseManner,
   SessionLocks,
 } from '../session-locks.js';
-
-/** How many leases one renewal script pushes out: a bound on how long Redis is held up. */
-const RENEW_BATCH = 200;
 
 /** The leases as Redis strings with expiry; see the heads of the scripts. */
 export class RedisSessionLocks extends SessionLocks {
@@ -44,10 +40,12 @@ export class RedisSessionLocks extends SessionLocks {
   }
 
   async renew(holds: readonly Hold[]): Promise<boolean[]> {
-    const answers = new Map<Hold, boolean>();
-    const batches = batchesByPartition(holds, (hold) => hold.session, RENEW_BATCH);
-    await Promise.all(batches.map((batch) => this.renewBatch(batch, answers)));
-    return holds.map((hold) => answers.get(hold) ?? false);
+    if (holds.length === 0) return [];
+    const still = await this.renewScript(
+      [this.keys.intact(partitionOf(holds[0]!.session)), ...holds.map(({ session }) => this.keys.lock(session))],
+      [this.leaseTtlMs, ...holds.map(({ owner }) => ownerToken(owner))],
+    );
+    return still.map((answer) => answer === 1);
   }
 
   async release(session: SessionKey, owner: Owner, manner: ReleaseManner): Promise<ReleaseAnswer> {
@@ -73,14 +71,5 @@ export class RedisSessionLocks extends SessionLocks {
     const lock = this.keys.lock(session);
     const [token, leaseRemainingMs] = await this.redis.run((redis) => Promise.all([redis.get(lock), redis.pttl(lock)]));
     return token === null || leaseRemainingMs < 0 ? null : { owner: parseOwnerToken(token), leaseRemainingMs };
-  }
-
-  private async renewBatch(batch: readonly Hold[], answers: Map<Hold, boolean>): Promise<void> {
-    const partition = partitionOf(batch[0]!.session);
-    const still = await this.renewScript(
-      [this.keys.intact(partition), ...batch.map((hold) => this.keys.lock(hold.session))],
-      [this.leaseTtlMs, ...batch.map((hold) => ownerToken(hold.owner))],
-    );
-    batch.forEach((hold, at) => answers.set(hold, still[at] === 1));
   }
 }
