@@ -1,0 +1,51 @@
+import { Database, type RawTx, type Row, type SqlValue, type Work } from '#platform';
+
+/**
+ * The same database, where something happens once between the first statement that a transaction asks with and the next:
+ * they travel in one packet, and other clients' commits come between them all the same.
+ */
+export class InterruptedDatabase extends Database {
+  readonly dialect = this.inner.dialect;
+
+  constructor(
+    private readonly inner: Database,
+    private interrupt: (() => Promise<unknown>) | null,
+  ) {
+    super();
+  }
+
+  query<R = Row>(sql: string, values?: readonly SqlValue[]): Promise<R[]> {
+    return this.inner.query<R>(sql, values);
+  }
+
+  execute(sql: string, values?: readonly SqlValue[]): Promise<number> {
+    return this.inner.execute(sql, values);
+  }
+
+  ping(timeoutMs: number): Promise<boolean> {
+    return this.inner.ping(timeoutMs);
+  }
+
+  close(): Promise<void> {
+    return this.inner.close();
+  }
+
+  protected commitWith<T>(work: Work<T>): Promise<T> {
+    return this.inner['commitWith']((raw) => work(this.sliced(raw)));
+  }
+
+  /** Every statement by itself. */
+  private sliced(raw: RawTx): RawTx {
+    const queryAll: RawTx['queryAll'] = async (queries) => {
+      const rows: Row[][] = [];
+      for (const { sql, values } of queries) {
+        rows.push(await raw.query(sql, values));
+        const interrupt = / FOR UPDATE/.test(sql) ? this.interrupt : null;
+        if (interrupt) this.interrupt = null;
+        await interrupt?.();
+      }
+      return rows;
+    };
+    return Object.create(raw, { queryAll: { value: queryAll } }) as RawTx;
+  }
+}

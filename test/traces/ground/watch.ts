@@ -1,0 +1,80 @@
+import type { Event, EventType, SessionKey } from '#protocol';
+import { Agent } from '#turn-runner';
+import { Invariants, type StepRun } from '../../simulation/invariants.js';
+import { SteppingAgent } from '../../simulation/stepping.agent.js';
+import type { Ground } from './ground.js';
+import type { Points } from './points.js';
+
+/** Whom the agents of all pods tell what they do, while a test has one. */
+let present: Watch | null = null;
+
+/** The agent of every pod: a model step, two tools, a last word, each of them a place of its pod (`step model:1`). */
+export function watchedAgent(points: Points): Agent {
+  return new SteppingAgent({
+    begin: (run) => present?.begin(run),
+    hold: async (step) => points.reach(`step ${step}`),
+  });
+}
+
+/** An agent whose turns end as soon as they have begun. */
+export function shortAgent(): Agent {
+  return { run: async () => undefined };
+}
+
+/** What has been promised of one session, checked from its events and from what the agents did. */
+export class Watch {
+  readonly runs: StepRun[] = [];
+  private readonly complaints: Error[] = [];
+  private readonly invariants: Invariants;
+
+  constructor(
+    private readonly ground: Ground,
+    private readonly session: SessionKey,
+  ) {
+    this.invariants = new Invariants(ground.ledger, [session]);
+    present = this;
+  }
+
+  begin(run: StepRun): void {
+    this.runs.push(run);
+    try {
+      this.invariants.beginStep(run);
+    } catch (error) {
+      this.complaints.push(error as Error);
+    }
+  }
+
+  /** Throws at the first promise that does not hold so far. */
+  async check(): Promise<void> {
+    await this.invariants.check();
+    const [complaint] = this.complaints;
+    if (complaint) throw complaint;
+  }
+
+  /** Everything that was accepted has ended, and every promise has held on the way. */
+  async isDone(): Promise<boolean> {
+    await this.check();
+    return this.invariants.allEnded;
+  }
+
+  events(): Promise<Event[]> {
+    return this.ground.ledger.events(this.session, 0, 10_000);
+  }
+
+  /** The turns of all events of this type, in order. */
+  async turnsOf(type: EventType): Promise<(string | null)[]> {
+    return (await this.events()).filter((event) => event.type === type).map(({ turnId }) => turnId);
+  }
+
+  /** How often each step of a turn was begun, by its name. */
+  begun(turnId: string): Record<string, number> {
+    const counts: Record<string, number> = {};
+    for (const run of this.runs) if (run.turnId === turnId) counts[run.step] = (counts[run.step] ?? 0) + 1;
+    return counts;
+  }
+}
+
+/** Every step of the watched agent's turns, begun once. */
+export function eachOnce(turnId: string): Record<string, number> {
+  return { 'model:1': 1, [`tool:${turnId}-a`]: 1, [`tool:${turnId}-b`]: 1, 'model:2': 1 };
+}
