@@ -1,7 +1,9 @@
-// Imports go one way: apps → verbs → nouns → protocol, platform. Type imports count.
+// Imports go one way: apps → verbs → family → nouns → protocol, platform. Type imports count.
 const nouns = 'session-lock|message-queue|turn-lifecycle|event-ledger';
 const verbs = 'intake|actor|turn-runner|event-stream|recovery|agents';
 const base = 'protocol|platform';
+/** What verbs share that takes more than one noun. */
+const shared = 'family';
 const spec = '[.]spec[.]ts$';
 
 /** The libs in `from` may import no other of our code than themselves and the libs in `to`; specs also the test kit. */
@@ -22,7 +24,8 @@ const mayImport = (name, from, to) => [
 
 module.exports = {
   forbidden: [
-    ...mayImport('verbs-import-nouns', verbs.replace('|agents', ''), `${nouns}|${base}`),
+    ...mayImport('verbs-import-nouns', verbs.replace('|agents', ''), `${shared}|${nouns}|${base}`),
+    ...mayImport('family-imports-nouns', shared, `${nouns}|${base}`),
     ...mayImport('agents-import-the-runner', 'agents', `turn-runner|${base}`),
     ...mayImport('nouns-import-the-base', nouns, base),
     ...mayImport('platform-imports-no-lib', 'platform', 'platform'),

@@ -67,6 +67,7 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
       queuedAtMs: 1007,
       startedAtMs: null,
       endedAtMs: null,
+      refusedAtMs: null,
     });
   });
 
@@ -147,6 +148,8 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
     expect(live[1]).toEqual({
       session,
       turnId: 'second',
+      path: 'up/second',
+      mode: 'enqueue',
       generation: 1,
       state: 'queued',
       queueSeq: 20,

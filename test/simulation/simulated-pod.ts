@@ -13,8 +13,9 @@ import {
 } from '#platform';
 import { ActorSupervisor } from '#actor';
 import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
-import { AdmissionGate, Intake } from '#intake';
-import { MemoryMessageQueue, MemoryPartitionMarks, WaitingWork } from '#message-queue';
+import { Family } from '#family';
+import { AdmissionGate, Intake, Refusals, RetryGate, SpawnGate, StopGate } from '#intake';
+import { Handover, MemoryMessageQueue, MemoryPartitionMarks, WaitingWork } from '#message-queue';
 import { PartitionFilling, Reconciler, Recovery } from '#recovery';
 import { LeaseKeeper, MemorySessionLocks } from '#session-lock';
 import { MemoryTurnRecords, SqlTurns } from '#turn-lifecycle';
@@ -114,9 +115,30 @@ export class SimulatedPod {
     );
     const reconciler = new Reconciler(SETTINGS, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(SETTINGS, clock, filling, reconciler);
+    const family = new Family(turns, ledger, random);
     const admission = new AdmissionGate(database, turns, ledger, random, SETTINGS);
+    const stops = new StopGate(database, turns, ledger, family, random);
+    const retries = new RetryGate(database, turns, ledger, family, random, SETTINGS);
+    const spawns = new SpawnGate(database, turns, ledger, family, random, SETTINGS);
+    const refusals = new Refusals(database, turns, ledger, random);
+    const handover = new Handover(queue, waitingWork, pod);
     const health = new CoordinationHealth(coordination);
-    this.intake = new Intake(admission, ledger, live, queue, waitingWork, health, pod, random, steps);
+    this.intake = new Intake(
+      ...([
+        admission,
+        stops,
+        retries,
+        spawns,
+        refusals,
+        ledger,
+        live,
+        records,
+        handover,
+        health,
+        random,
+        steps,
+      ] as const),
+    );
   }
 
   start(): void {

@@ -32,6 +32,7 @@ import { SessionFinder } from './sessions/session.finder.js';
 import { SessionView } from './sessions/session.view.js';
 import { SessionsController } from './sessions/sessions.controller.js';
 import { StreamController } from './stream/stream.controller.js';
+import { TurnActsController } from './turns/turn-acts.controller.js';
 import { TurnView } from './turns/turn.view.js';
 import { TurnsController } from './turns/turns.controller.js';
 
@@ -82,6 +83,7 @@ const API: Type[] = [
   SessionsController,
   MessagesController,
   TurnsController,
+  TurnActsController,
   EventsController,
   StreamController,
   OwnershipController,

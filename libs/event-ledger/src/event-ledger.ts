@@ -9,6 +9,10 @@ export interface SessionHead {
   ownerEpoch: number;
   /** The ledger's clock, ms since 1970 UTC, read when the lock was obtained. */
   nowMs: number;
+  /** It is opened by this transaction. */
+  isNew: boolean;
+  /** The session whose turn opened it for a child; null when a user did. */
+  spawnedBy: Id | null;
 }
 
 /** Who writes. A producer (accepting a message, queueing, asking for a stop) has no epoch to compare. */
@@ -28,6 +32,12 @@ export interface Append {
   events: readonly EventDraft[];
   /** Whether this counts as activity of the session (a message, a turn's end); most step events do not. */
   activity?: boolean;
+}
+
+/** What an append reads beside. */
+export interface Beside<T> {
+  read(tx: Tx): Promise<T>;
+  heard(answer: T): void;
 }
 
 /** A session as stored. Times in ms since 1970 UTC. */
@@ -62,8 +72,8 @@ export abstract class EventLedger {
   /** Locks a session's row, or null when there is no such session. */
   abstract lockHead(tx: Tx, session: SessionKey): Promise<SessionHead | null>;
 
-  /** Locks a session's row; creates it when it is new. */
-  abstract openHead(tx: Tx, session: SessionKey): Promise<SessionHead>;
+  /** Locks a session's row; creates it when it is new, for a child of a turn of `spawnedBy` where that is given. */
+  abstract openHead(tx: Tx, session: SessionKey, spawnedBy?: Id): Promise<SessionHead>;
 
   /**
    * Appends under a head that this transaction has locked, and moves the head on. Written when its work is done.
@@ -82,9 +92,11 @@ export abstract class EventLedger {
    * Appends in a transaction of its own, sharing one commit with whatever other sessions' appends wait at the moment.
    * After an UnavailableError it may have happened: appended again with the same `id`, it is not doubled. An unknown
    * session refuses every writer.
+   * @param beside what is to be read in the same transaction, at the cost of no further round trip, e.g. whether the turn
+   *   is to stop: given to `heard` once the append has been committed
    * @throws StaleOwnerError, UnavailableError; EventTooLargeError when one event is over EVENT_MAX_BYTES
    */
-  abstract appendGrouped(session: SessionKey, append: Append): Promise<Event[]>;
+  abstract appendGrouped<T = void>(session: SessionKey, append: Append, beside?: Beside<T>): Promise<Event[]>;
 
   /** Creates a session, or finds it. `created` false: it was there, compare digests. */
   abstract createSession(

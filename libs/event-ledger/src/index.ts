@@ -1,4 +1,11 @@
-export { type Append, EventLedger, type SessionHead, type SessionRow, type Writer } from './event-ledger.js';
+export {
+  type Append,
+  type Beside,
+  EventLedger,
+  type SessionHead,
+  type SessionRow,
+  type Writer,
+} from './event-ledger.js';
 export { EventLedgerModule } from './event-ledger.module.js';
 export { SqlEventLedger } from './event-ledgers/sql.js';
 export { EventTooLargeError } from './event-too-large.error.js';

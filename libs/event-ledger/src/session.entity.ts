@@ -7,6 +7,8 @@ export interface SessionEntity {
   sessionId: string;
   nextSeq: number;
   ownerEpoch: number;
+  /** The session of the turn that opened it for a child; null when a user did. */
+  spawnedBy: string | null;
   title: string | null;
   metadata: string | null;
   digest: string;
@@ -27,6 +29,7 @@ export function sessionEntity(kind: Dialect['kind']): EntitySchema<SessionEntity
       sessionId: { ...id, name: 'session_id', primary: true },
       nextSeq: { type: 'bigint', name: 'next_seq' },
       ownerEpoch: { type: 'bigint', name: 'owner_epoch' },
+      spawnedBy: { ...id, name: 'spawned_by', nullable: true },
       title: { ...long, nullable: true },
       metadata: { ...long, nullable: true },
       digest: { type: 'varchar', length: 128, ...ascii },

@@ -14,9 +14,8 @@ import { Database, Randomness, Settings, type Tx } from '#platform';
 import { EventLedger } from '#event-ledger';
 import { type TurnRow, Turns } from '#turn-lifecycle';
 import { digestOf } from './message-digest.js';
-
-/** When a caller that met a full session may try again. */
-const QUEUE_FULL_RETRY_S = 5;
+import { assertRoom } from './room.js';
+import { sameMessage } from './same-message.js';
 
 /** A message as a producer hands it in, validated. `turnId` null: the server chooses. */
 export interface PostedMessage extends SessionKey {
@@ -69,7 +68,7 @@ export class AdmissionGate {
         ]);
         mayBeKnown = true;
         const { ownerEpoch } = head;
-        if (known) return { turn: sameMessage(known, digest), events: [], ownerEpoch };
+        if (known) return { turn: sameMessage(known, sessionId, digest), events: [], ownerEpoch };
         await this.checkRoom(tx, message, queued);
         const turn = this.turns.insert(
           tx,
@@ -95,32 +94,11 @@ export class AdmissionGate {
         sessionId,
       });
     }
-    if (queued >= this.settings.queueMaxPending) {
-      throw new ButlerError(
-        'queue_full',
-        `${this.settings.queueMaxPending} messages wait in this session already. Post again when some have run.`,
-        { sessionId, retryAfterS: QUEUE_FULL_RETRY_S },
-      );
-    }
+    assertRoom(message, queued, this.settings);
   }
 }
 
 /** About what the message takes in a statement: UTF-8 needs up to three bytes for a UTF-16 unit. */
 function messageBytes(content: Content): number {
   return typeof content === 'string' ? content.length * 3 : JSON.stringify(content).length * 3;
-}
-
-function sameMessage(known: TurnRow, digest: string): TurnRow {
-  const { turnId } = known;
-  if (known.digest === digest) return known;
-  if (known.acceptedSeq === null) {
-    throw new ButlerError('turn_stopped', 'This turn was stopped before its message came. Post under another turnId.', {
-      turnId,
-    });
-  }
-  throw new ButlerError(
-    'turn_mismatch',
-    'This turnId was used for another session, initiator or content. Post under another turnId.',
-    { turnId },
-  );
 }

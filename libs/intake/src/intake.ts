@@ -1,14 +1,29 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { type Accepted, ButlerError, type Id, isTerminal, type Meta, podName, type SessionKey } from '#protocol';
-import { CoordinationHealth, PodIdentity, Randomness, StepPoints, UnavailableError } from '#platform';
+import {
+  type Accepted,
+  ButlerError,
+  type Event,
+  type Id,
+  isTerminal,
+  type Meta,
+  type SessionKey,
+  type SRef,
+  type StopAnswer,
+} from '#protocol';
+import { CoordinationHealth, Randomness, StepPoints, UnavailableError } from '#platform';
 import { EventLedger, LiveEvents, type SessionRow } from '#event-ledger';
-import { MessageQueue, WaitingWork } from '#message-queue';
-import type { TurnRow } from '#turn-lifecycle';
+import type { Decided, Reported } from '#family';
+import { Handover } from '#message-queue';
+import { TurnRecords } from '#turn-lifecycle';
 import { AdmissionGate, type PostedMessage } from './admission.gate.js';
 import { digestOf } from './message-digest.js';
+import { Refusals } from './refusals.js';
+import { RetryGate, type RetryRequest } from './retry.gate.js';
+import { SpawnGate, type SpawnRequest } from './spawn.gate.js';
+import { StopGate, type StopRequest } from './stop.gate.js';
 
 /**
- * The one door for every producer: decide in the ledger, then queue, then wake.
+ * The one door for every producer, and the one stop: decide in the ledger, then queue or tell, then wake.
  *
  * Owns: the order of these steps. Does not own: the order of a session's turns (the ledger's seq) or who serves it.
  * Once the ledger has committed, the message is accepted whatever happens to this process or to Redis: the reconciler
@@ -17,13 +32,16 @@ import { digestOf } from './message-digest.js';
 @Injectable()
 export class Intake {
   constructor(
-    @Inject(AdmissionGate) private readonly gate: AdmissionGate,
+    @Inject(AdmissionGate) private readonly admission: AdmissionGate,
+    @Inject(StopGate) private readonly stops: StopGate,
+    @Inject(RetryGate) private readonly retries: RetryGate,
+    @Inject(SpawnGate) private readonly spawns: SpawnGate,
+    @Inject(Refusals) private readonly refusals: Refusals,
     @Inject(EventLedger) private readonly ledger: EventLedger,
     @Inject(LiveEvents) private readonly live: LiveEvents,
-    @Inject(MessageQueue) private readonly queue: MessageQueue,
-    @Inject(WaitingWork) private readonly waitingWork: WaitingWork,
+    @Inject(TurnRecords) private readonly records: TurnRecords,
+    @Inject(Handover) private readonly handover: Handover,
     @Inject(CoordinationHealth) private readonly coordination: CoordinationHealth,
-    @Inject(PodIdentity) private readonly pod: PodIdentity,
     @Inject(Randomness) private readonly randomness: Randomness,
     @Inject(StepPoints) private readonly steps: StepPoints,
   ) {}
@@ -35,16 +53,61 @@ export class Intake {
    */
   async postMessage(message: PostedMessage): Promise<{ accepted: Accepted; replayed: boolean }> {
     await this.coordination.assertUp();
-    const { turn, events, ownerEpoch } = await this.gate.admit(message);
+    const { turn, events, ownerEpoch } = await this.admission.admit(message).catch(async (error: unknown) => {
+      await this.noteRefusal(message, error);
+      throw error;
+    });
     this.live.committed(message, events);
     await this.steps.reach('intake.committed', { turnId: turn.turnId });
-    if (!isTerminal(turn.state)) await this.hand(turn, ownerEpoch);
+    if (!isTerminal(turn.state)) await this.handover.hand(turn, ownerEpoch);
     await this.steps.reach('intake.queued', { turnId: turn.turnId });
     const { sessionId, turnId, acceptedSeq } = turn;
     return {
       accepted: { sessionId, turnId, generation: 1, state: 'queued', seq: acceptedSeq! },
       replayed: events.length === 0,
     };
+  }
+
+  /**
+   * Stops a turn and everything below it. Decided in the ledger, so it needs no Redis: who runs the turn is told at once,
+   * or finds it at its next append or sweep.
+   * @throws ButlerError turn_mismatch, stale_generation; UnavailableError of 'database': it may have happened, ask again
+   */
+  async stopTurn(request: StopRequest): Promise<StopAnswer> {
+    const { ref, state, already, decided, reported } = await this.stops.stop(request);
+    await this.steps.reach('stop.committed', { turnId: ref.turnId });
+    await this.announce(decided);
+    if (reported) await this.deliver(reported);
+    return { sessionId: request.sessionId, ...ref, state: state as StopAnswer['state'], already };
+  }
+
+  /**
+   * Begins the next generation of a turn that has ended; the same call again is answered as the first time.
+   * @throws ButlerError not_found, turn_mismatch, turn_stopped, turn_ended, stale_generation, queue_full; UnavailableError
+   */
+  async retryTurn(request: RetryRequest): Promise<{ accepted: Accepted; replayed: boolean }> {
+    await this.coordination.assertUp();
+    const { turn, ref, seq, events, decided, ownerEpoch } = await this.retries.retry(request);
+    this.live.committed(request, events);
+    await this.steps.reach('retry.committed', { turnId: ref.turnId });
+    await this.announce(decided);
+    if (!isTerminal(turn.state)) await this.handover.hand({ ...turn, ...ref }, ownerEpoch);
+    const { sessionId } = request;
+    return { accepted: { sessionId, ...ref, state: 'queued', seq }, replayed: events.length === 0 };
+  }
+
+  /**
+   * Accepts a child of a running turn, or finds it accepted.
+   * @throws ButlerError turn_stopped, turn_mismatch, queue_full, validation_failed; StaleOwnerError; UnavailableError
+   */
+  async spawnChild(request: SpawnRequest): Promise<{ child: SRef; told: Event[] }> {
+    const { turn, events, ownerEpoch } = await this.spawns.spawn(request);
+    this.live.committed(turn, events.child);
+    this.live.committed(request.parent, events.parent);
+    await this.steps.reach('spawn.committed', { turnId: turn.turnId });
+    if (!isTerminal(turn.state)) await this.handover.hand(turn, ownerEpoch);
+    const { sessionId, turnId, generation } = turn;
+    return { child: { sessionId, turnId, generation }, told: events.parent };
   }
 
   /**
@@ -73,17 +136,22 @@ export class Intake {
     return row;
   }
 
-  /** Queues an accepted turn and sees to it that somebody serves it. What fails here, the reconciler mends. */
-  private async hand(turn: TurnRow, ownerEpoch: number): Promise<void> {
-    const session: SessionKey = { account: turn.account, sessionId: turn.sessionId };
-    const facts = { initiator: turn.initiator ?? '', parent: turn.parent?.turnId ?? null };
-    try {
-      const queued = await this.queue.enqueue(session, turn, facts);
-      // An owner in this pod need not wait for the notice that is on its way.
-      const isHere = queued.kind === 'queued' && (queued.owner === null || podName(queued.owner) === podName(this.pod));
-      if (isHere) this.waitingWork.offer(session, ownerEpoch);
-    } catch (error) {
-      if (!(error instanceof UnavailableError)) throw error;
+  /** Watchers and the record are told what has been decided; the ledger has it already, so what fails here is found. */
+  private async announce(decided: readonly Decided[]): Promise<void> {
+    for (const { session, events } of decided) this.live.committed(session, events);
+    const told = decided.map(({ session, ref, state }) => this.records.advance(session, ref, state));
+    for (const outcome of await Promise.allSettled(told)) {
+      if (outcome.status === 'rejected' && !(outcome.reason instanceof UnavailableError)) throw outcome.reason;
     }
+  }
+
+  private async deliver({ turn, events, ownerEpoch }: Reported): Promise<void> {
+    this.live.committed(turn, events);
+    await this.handover.hand(turn, ownerEpoch);
+  }
+
+  private async noteRefusal(message: PostedMessage, error: unknown): Promise<void> {
+    if (!(error instanceof ButlerError) || error.code !== 'turn_stopped' || message.turnId === null) return;
+    this.live.committed(message, await this.refusals.note(message, message.turnId, message.initiator));
   }
 }

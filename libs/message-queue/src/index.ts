@@ -7,6 +7,7 @@ export {
   type TakeAnswer,
 } from './message-queue.js';
 export { FILL_MARK_TTL_MS } from './filling-mark.js';
+export { Handover, type QueuedTurn } from './handover.js';
 export { MessageQueueModule } from './message-queue.module.js';
 export { MemoryMessageQueue } from './message-queue/memory.js';
 export { type QueueTimes, RedisMessageQueue } from './message-queue/redis.js';

@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { KeyNames } from '#protocol';
 import { Clock, type Coordination, COORDINATION, Settings } from '#platform';
+import { Handover } from './handover.js';
 import { MessageQueue, PartitionMarks } from './message-queue.js';
 import { MemoryMessageQueue } from './message-queue/memory.js';
 import { RedisMessageQueue } from './message-queue/redis.js';
@@ -19,12 +20,13 @@ function partitionMarks(coordination: Coordination, keys: KeyNames): PartitionMa
     : new MemoryPartitionMarks(coordination.store, keys);
 }
 
-/** The waiting lines of sessions. Needs the platform's providers, globally. */
+/** The waiting lines of sessions. Needs the platform's providers and WaitingWork, globally. */
 @Module({
   providers: [
     { provide: MessageQueue, useFactory: messageQueue, inject: [COORDINATION, KeyNames, Settings, Clock] },
     { provide: PartitionMarks, useFactory: partitionMarks, inject: [COORDINATION, KeyNames] },
+    Handover,
   ],
-  exports: [MessageQueue, PartitionMarks],
+  exports: [MessageQueue, PartitionMarks, Handover],
 })
 export class MessageQueueModule {}

@@ -43,4 +43,5 @@ export {
 } from './sql/tx.js';
 export { StepPoints } from './step-points.js';
 export { UnavailableError } from './unavailable.error.js';
+export { cutBefore } from './surrogates.js';
 export { wellFormed, wellFormedJson } from './well-formed.js';

@@ -25,6 +25,7 @@ export type {
   Part,
   Session,
   SRef,
+  StopAnswer,
   ToolCall,
   Turn,
   TurnError,

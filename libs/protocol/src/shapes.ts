@@ -13,6 +13,8 @@ export type SRef = Ref & { sessionId: Id };
 
 export type Accepted = SRef & { state: 'queued'; seq: number };
 
+export type StopAnswer = SRef & { state: 'stopped' | 'stop_requested' | 'completed' | 'failed'; already: boolean };
+
 export interface Session {
   sessionId: Id;
   title?: string;

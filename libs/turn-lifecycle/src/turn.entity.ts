@@ -32,11 +32,14 @@ export interface TurnEntity {
   stopBy: string | null;
   stopReason: string | null;
   stopAt: number | null;
+  stopViaTurnId: string | null;
+  stopViaGeneration: number | null;
   error: string | null;
   acceptedAt: number | null;
   queuedAt: number | null;
   startedAt: number | null;
   endedAt: number | null;
+  refusedAt: number | null;
 }
 
 export function turnEntity(kind: Dialect['kind']): EntitySchema<TurnEntity> {
@@ -77,11 +80,14 @@ export function turnEntity(kind: Dialect['kind']): EntitySchema<TurnEntity> {
       stopBy: { ...person, name: 'stop_by', nullable },
       stopReason: { ...long, name: 'stop_reason', nullable },
       stopAt: { ...bigint, name: 'stop_at', nullable },
+      stopViaTurnId: { ...id, name: 'stop_via_turn_id', nullable },
+      stopViaGeneration: { type: 'int', name: 'stop_via_generation', nullable },
       error: { ...long, nullable },
       acceptedAt: { ...bigint, name: 'accepted_at', nullable },
       queuedAt: { ...bigint, name: 'queued_at', nullable },
       startedAt: { ...bigint, name: 'started_at', nullable },
       endedAt: { ...bigint, name: 'ended_at', nullable },
+      refusedAt: { ...bigint, name: 'refused_at', nullable },
     },
     indices: [
       { name: 'turn_live', columns: ['live', 'part', 'account', 'sessionId', 'queueSeq'] },

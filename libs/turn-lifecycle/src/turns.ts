@@ -25,12 +25,28 @@ export interface TurnRow {
   digest: string | null;
   attempts: number;
   absorbedBy: Ref | null;
-  stop: { by: string; reason?: string; atMs: number } | null;
+  stop: (StopOrder & { atMs: number }) | null;
   error: TurnError | null;
   acceptedAtMs: number | null;
   queuedAtMs: number | null;
   startedAtMs: number | null;
   endedAtMs: number | null;
+  /** When its message was refused first, of a turn that was stopped before it came. */
+  refusedAtMs: number | null;
+}
+
+/** Who stops a turn, and the stopped ancestor that the stop came from. */
+export interface StopOrder {
+  by: string;
+  reason?: string;
+  via?: Ref;
+}
+
+/** A turn that is stopped before its message has come. */
+export interface Tombstone {
+  account: Id;
+  turnId: Id;
+  sessionId: Id;
 }
 
 /** A message on its way in. */
@@ -50,6 +66,8 @@ export interface NewTurn {
 /** A live turn as the queue, the reconciler and the order check need it. */
 export interface LiveTurn extends Ref {
   session: SessionKey;
+  path: string;
+  mode: Mode;
   state: TurnState;
   queueSeq: number;
   initiator: string;
@@ -68,7 +86,7 @@ export interface MoveFacts {
   attempts?: number;
   error?: TurnError;
   /** Who stops, with the move `stop`; the first one stays. */
-  stop?: { by: string; reason?: string };
+  stop?: StopOrder;
   /** The running turn that takes this one in, with the move `absorb`. */
   absorbedBy?: Ref;
 }
@@ -86,6 +104,21 @@ export abstract class Turns {
   abstract lock(tx: Tx, account: Id, turnId: Id): Promise<TurnRow | null>;
 
   /**
+   * A turn, locked against changes until the transaction ends; others may lock it so too. For ancestors: one at a time,
+   * the highest first, before any turn below it is locked.
+   */
+  abstract lockShared(tx: Tx, account: Id, turnId: Id): Promise<TurnRow | null>;
+
+  /** The live turns below this path, of any depth, locked in the order of their paths. Its own row is locked before. */
+  abstract lockLiveBelow(tx: Tx, account: Id, path: string): Promise<TurnRow[]>;
+
+  /** The state of a turn, read plainly when all locks of the transaction are held. */
+  abstract stateIn(tx: Tx, account: Id, turnId: Id): Promise<{ generation: number; state: TurnState } | null>;
+
+  /** Inserts a turn as stopped, before its message has come. Two at once: the second is repeated. */
+  abstract insertTombstone(tx: Tx, turn: Tombstone, facts: { nowMs: number; stop: StopOrder }): TurnRow;
+
+  /**
    * Inserts a queued turn with its place in the order: `seq` is that of its `message.accepted`. Written when the work is
    * done. Two transactions with the same turnId: the second meets a duplicate key and is repeated.
    * @throws RunAlone when another work of the same group inserts it; so call it before anything else is written
@@ -98,6 +131,15 @@ export abstract class Turns {
    * @throws Error when the table does not allow the move or the row is another than the one locked: a fault in the caller
    */
   abstract move(tx: Tx, row: TurnRow, move: TurnMove, facts: MoveFacts): TurnState;
+
+  /** Puts the next generation of a locked row that has ended in line, its `turn.queued` being at `seq`. */
+  abstract retry(tx: Tx, row: TurnRow, place: { seq: number; nowMs: number }): void;
+
+  /** Moves a locked row that has ended to its next generation, stopped [G2]. */
+  abstract stopAhead(tx: Tx, row: TurnRow, facts: { nowMs: number; stop: StopOrder }): void;
+
+  /** Notes on a locked tombstone that its message was refused. */
+  abstract noteRefusal(tx: Tx, row: TurnRow, nowMs: number): void;
 
   /** The live turns of a session that have a place, by queueSeq. Read plainly: no lock (that brought deadlocks). */
   abstract live(runner: SqlRunner, session: SessionKey): Promise<LiveTurn[]>;

@@ -1,7 +1,6 @@
 import type { EventData, LiveDelta, Ref, TextPiece } from '#protocol';
-import { type Clock, type Timer, wellFormed } from '#platform';
+import { type Clock, cutBefore, type Timer, wellFormed } from '#platform';
 import { AgentError } from './agent.js';
-import { cutBefore } from './surrogates.js';
 
 /** A step's text is stored in at most one row in this time. */
 export const TEXT_PIECE_MS = 250;

@@ -1,4 +1,4 @@
-import { cutBefore } from './surrogates.js';
+import { cutBefore } from '#platform';
 
 /** The largest output of a tool that is recorded, in bytes of its JSON. */
 const TOOL_OUTPUT_MAX_BYTES = 262_144;

@@ -12,9 +12,11 @@ import {
 } from '#platform';
 import { ActorSupervisor } from '#actor';
 import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
-import { AdmissionGate, Intake } from '#intake';
+import { Family } from '#family';
+import { AdmissionGate, Intake, Refusals, RetryGate, SpawnGate, StopGate } from '#intake';
 import {
   AnnouncedWork,
+  Handover,
   MemoryMessageQueue,
   MemoryPartitionMarks,
   type MessageQueue,
@@ -142,9 +144,30 @@ export class TracePod {
     );
     const reconciler = new Reconciler(settings, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(settings, clock, filling, reconciler);
+    const family = new Family(turns, ledger, random);
     const admission = new AdmissionGate(database, turns, ledger, random, settings);
+    const stops = new StopGate(database, turns, ledger, family, random);
+    const retries = new RetryGate(database, turns, ledger, family, random, settings);
+    const spawns = new SpawnGate(database, turns, ledger, family, random, settings);
+    const refusals = new Refusals(database, turns, ledger, random);
+    const handover = new Handover(queue, waitingWork, identity);
     const health = new CoordinationHealth(coordination);
-    this.intake = new Intake(admission, ledger, live, queue, waitingWork, health, identity, random, steps);
+    this.intake = new Intake(
+      ...([
+        admission,
+        stops,
+        retries,
+        spawns,
+        refusals,
+        ledger,
+        live,
+        records,
+        handover,
+        health,
+        random,
+        steps,
+      ] as const),
+    );
   }
 
   /** Whether it hears what is said. */

@@ -109,7 +109,7 @@ describe('every answer', () => {
     ['PUT', '/v1/sessions/s1'],
     ['POST', '/v1/sessions/s1'],
     ['GET', '/v1/sessions/s1/messages'],
-    ['POST', '/v1/sessions/s1/turns/t1/stop'],
+    ['POST', '/v1/sessions/s1/turns/t1/cancel'],
     ['GET', '/v1/sessions/s1/'.concat('x/'.repeat(50))],
   ])('to %s %s, which is no route, is a problem', async (method, path) => {
     const { status, headers, body } = await pod.call(method, path, method === 'POST' ? { body: {} } : {});

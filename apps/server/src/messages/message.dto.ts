@@ -1,6 +1,7 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import type { Content, FieldError, Id, Meta, Mode } from '#protocol';
-import { Checked, IsId, MayBeLeftOut } from '../http/field.decorators.js';
+import { type Content, type FieldError, type Id, isId, type Meta, type Mode } from '#protocol';
+import { isReservedTurnId } from '#family';
+import { Checked, ID_RULE, MayBeLeftOut } from '../http/field.decorators.js';
 import { metadataFaults } from '../http/metadata.check.js';
 import { ref } from '../openapi/schema-shorthand.js';
 import { contentFaults } from './content.check.js';
@@ -20,13 +21,18 @@ function modeFaults(mode: unknown): FieldError[] {
   return [{ path: '', message }];
 }
 
+function turnIdFaults(turnId: unknown): FieldError[] {
+  if (!isId(turnId)) return [{ path: '', message: ID_RULE }];
+  return isReservedTurnId(turnId) ? [{ path: '', message: 'is an id of child turns and their reports' }] : [];
+}
+
 export class PostMessageDto {
   @ApiPropertyOptional({
     allOf: [ref('Id')],
     description: 'Chosen by the caller, to stop or to send again; else by the server',
   })
   @MayBeLeftOut()
-  @IsId()
+  @Checked(turnIdFaults)
   turnId?: Id;
 
   @ApiProperty({ allOf: [ref('Content')] })

@@ -82,6 +82,8 @@ describe('the description', () => {
       'patch /v1/sessions/{sessionId}',
       'post /v1/sessions',
       'post /v1/sessions/{sessionId}/messages',
+      'post /v1/sessions/{sessionId}/turns/{turnId}/retry',
+      'post /v1/sessions/{sessionId}/turns/{turnId}/stop',
     ]);
     for (const [path, methods] of Object.entries(routes)) {
       for (const [method, { responses, requestBody }] of Object.entries(methods)) {

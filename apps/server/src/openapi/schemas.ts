@@ -74,6 +74,11 @@ const SHAPES = {
     ...{ sessionId: ref('Id'), turnId: ref('Id'), generation: integer },
     ...{ state: { type: 'string', enum: ['queued'] }, seq: integer },
   }),
+  StopAnswer: object({
+    ...{ sessionId: ref('Id'), turnId: ref('Id'), generation: integer },
+    ...{ state: { type: 'string', enum: ['stopped', 'stop_requested', 'completed', 'failed'] } },
+    already: { type: 'boolean' },
+  }),
   Session: object({
     ...{ sessionId: ref('Id'), 'title?': text, 'metadata?': ref('Meta') },
     ...{ state: { type: 'string', enum: ['idle', 'queued', 'running'] }, lastSeq: integer, queued: integer },

@@ -1,4 +1,4 @@
-import { type Meta, type SessionKey, sessionName } from '#protocol';
+import { type Id, type Meta, type SessionKey, sessionName } from '#protocol';
 import {
   HELD,
   inPairs,
@@ -52,6 +52,7 @@ export class LockedHead implements SessionHead {
     public nextSeq: number,
     public ownerEpoch: number,
     readonly nowMs: number,
+    public spawnedBy: Id | null,
     /** The row is not there yet; its first message creates it. */
     readonly isNew = false,
   ) {}
@@ -67,7 +68,7 @@ export const LOCK_HEAD: Question<SessionKey, LockedHead> = {
   queries(dialect, keys, skipLocked) {
     const { sql, values } = namesSessions(keys);
     const lock = skipLocked ? dialect.forUpdateSkipLocked : dialect.forUpdate;
-    const columns = `account, session_id, next_seq, owner_epoch, ${dialect.nowMs()} AS now_ms`;
+    const columns = `account, session_id, next_seq, owner_epoch, spawned_by, ${dialect.nowMs()} AS now_ms`;
     return [
       {
         sql: `SELECT ${columns} FROM session ${dialect.forceIndex('PRIMARY')} WHERE ${sql} ORDER BY account, session_id ${lock}`,
@@ -84,10 +85,11 @@ export const LOCK_HEAD: Question<SessionKey, LockedHead> = {
     for (const row of present) heads.set(sessionName(keyOf(row)), HELD);
     for (const row of locked!) {
       const numbers = [row['next_seq'], row['owner_epoch'], row['now_ms']] as [number, number, number];
-      heads.set(sessionName(keyOf(row)), new LockedHead(keyOf(row), ...numbers));
+      const head = new LockedHead(keyOf(row), ...numbers, row['spawned_by'] as Id | null);
+      heads.set(sessionName(keyOf(row)), head);
     }
     const unknown = ({ account, sessionId }: SessionKey): LockedHead =>
-      new LockedHead({ account, sessionId }, 1, 0, time![0]!['now_ms'] as number, true);
+      new LockedHead({ account, sessionId }, 1, 0, time![0]!['now_ms'] as number, null, true);
     return keys.map((key) => heads.get(sessionName(key)) ?? unknown(key));
   },
 };
@@ -111,9 +113,9 @@ function keyOf(row: Row): SessionKey {
 function insertHeads(created: readonly LockedHead[]): Statement {
   const sorted = [...created].sort((a, b) => (sessionName(a.session) < sessionName(b.session) ? -1 : 1));
   return {
-    sql: `INSERT INTO session (${SESSION_COLUMNS}) VALUES ${sorted.map(() => '(?, ?, NULL, NULL, ?, ?, ?, ?, ?)').join(', ')}`,
-    values: sorted.flatMap(({ session, nextSeq, ownerEpoch, nowMs }) => [
-      ...[session.account, session.sessionId, OPENED_BY_MESSAGE, nextSeq, ownerEpoch, nowMs, nowMs],
+    sql: `INSERT INTO session (${SESSION_COLUMNS}, spawned_by) VALUES ${sorted.map(() => '(?, ?, NULL, NULL, ?, ?, ?, ?, ?, ?)').join(', ')}`,
+    values: sorted.flatMap(({ session, nextSeq, ownerEpoch, nowMs, spawnedBy }) => [
+      ...[session.account, session.sessionId, OPENED_BY_MESSAGE, nextSeq, ownerEpoch, nowMs, nowMs, spawnedBy],
     ]),
     matches: sorted.length,
   };

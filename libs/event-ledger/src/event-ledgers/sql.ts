@@ -8,7 +8,7 @@ import {
   UnavailableError,
   wellFormedJson,
 } from '#platform';
-import { type Append, EventLedger, type SessionHead, type SessionRow } from '../event-ledger.js';
+import { type Append, type Beside, EventLedger, type SessionHead, type SessionRow } from '../event-ledger.js';
 import { planAppend, prepareAppend, type PreparedAppend } from './append-plan.js';
 import { EVENT_AT, EVENT_COLUMNS, INSERT_EVENT, toEvent } from './event-rows.js';
 import { LOCK_HEAD, type LockedHead, namesSessions, SESSION_COLUMNS, toSession, WRITE_HEAD } from './session-rows.js';
@@ -33,8 +33,10 @@ export class SqlEventLedger extends EventLedger {
     return head.isNew ? null : head;
   }
 
-  async openHead(tx: Tx, session: SessionKey): Promise<SessionHead> {
-    return tx.ask(LOCK_HEAD, session);
+  async openHead(tx: Tx, session: SessionKey, spawnedBy?: Id): Promise<SessionHead> {
+    const head = await tx.ask(LOCK_HEAD, session);
+    if (head.isNew && spawnedBy !== undefined) head.spawnedBy = spawnedBy;
+    return head;
   }
 
   append(tx: Tx, head: SessionHead, append: Append): Event[] {
@@ -51,13 +53,15 @@ export class SqlEventLedger extends EventLedger {
     return rows.map(toEvent);
   }
 
-  async appendGrouped(session: SessionKey, append: Append): Promise<Event[]> {
+  async appendGrouped<T = void>(session: SessionKey, append: Append, beside?: Beside<T>): Promise<Event[]> {
     const prepared = prepareAppend(append);
+    let answer: T | undefined;
     let firstSeq = this.doubtful.get(append.id) ?? null;
     try {
       const events = await this.database.together(
         async (tx) => {
-          const head = await this.lockHead(tx, session);
+          const [head, read] = await Promise.all([this.lockHead(tx, session), beside?.read(tx)]);
+          answer = read;
           if (!head) throw new StaleOwnerError(`there is no session ${session.sessionId} to write to`);
           const earlier = firstSeq === null ? [] : await this.appended(tx, head, append.id, firstSeq);
           firstSeq ??= head.nextSeq;
@@ -66,6 +70,7 @@ export class SqlEventLedger extends EventLedger {
         { lane: sessionName(session), bytes: prepared.bytes },
       );
       this.doubtful.delete(append.id);
+      if (beside) beside.heard(answer as T);
       return events;
     } catch (error) {
       if (error instanceof UnavailableError && firstSeq !== null) this.remember(append.id, firstSeq);

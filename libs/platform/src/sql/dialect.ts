@@ -7,7 +7,9 @@ export interface Dialect {
   readonly kind: 'mysql' | 'sqlite';
   /** Locks the rows read until the transaction ends. */
   readonly forUpdate: string;
-  /** The same, leaving out rows that another transaction holds. */
+  /** Lets others read the rows with a shared lock too, but change them only when the transaction has ended. */
+  readonly forShare: string;
+  /** As `forUpdate`, leaving out rows that another transaction holds. */
   readonly forUpdateSkipLocked: string;
   /** The ledger's clock as an expression, ms since 1970 UTC, read when the row's lock has been obtained. */
   nowMs(): string;

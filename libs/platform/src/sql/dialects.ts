@@ -9,6 +9,7 @@ export const MYSQL_DIALECT: Dialect = {
   kind: 'mysql',
   forUpdate: 'FOR UPDATE',
   forUpdateSkipLocked: 'FOR UPDATE SKIP LOCKED',
+  forShare: 'LOCK IN SHARE MODE',
   nowMs: () => `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(3)) DIV 1000`,
   forceIndex: (name) => `FORCE INDEX (${name})`,
 };
@@ -21,6 +22,7 @@ export const SQLITE_DIALECT: Dialect = {
   kind: 'sqlite',
   forUpdate: '',
   forUpdateSkipLocked: '',
+  forShare: '',
   nowMs: () => `${SQLITE_NOW_FUNCTION}()`,
   forceIndex: () => '',
 };

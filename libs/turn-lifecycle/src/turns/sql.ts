@@ -1,9 +1,27 @@
 import { type Id, partitionOf, type Ref, type SessionKey, sessionName, type TurnMove, type TurnState } from '#protocol';
 import { ask, type Database, inPairs, placeholders, RunAlone, type SqlPart, type SqlRunner, type Tx } from '#platform';
-import { type LiveTurn, type MoveFacts, type NewTurn, type SessionLoad, type TurnRow, Turns } from '../turns.js';
-import { planMove } from './turn-move.js';
-import { COUNT_QUEUED, FIND_TURN, inParts, LIVE_TURNS, LOCK_TURN } from './turn-questions.js';
-import { LIVE_COLUMNS, newTurnRow, toLiveTurn, toTurn, TURN_COLUMNS } from './turn-rows.js';
+import {
+  type LiveTurn,
+  type MoveFacts,
+  type NewTurn,
+  type SessionLoad,
+  type StopOrder,
+  type Tombstone,
+  type TurnRow,
+  Turns,
+} from '../turns.js';
+import { planMove, type PlannedMove, planRetry, planStopAhead } from './turn-move.js';
+import {
+  COUNT_QUEUED,
+  FIND_TURN,
+  inParts,
+  LIVE_TURNS,
+  LOCK_LIVE_BELOW,
+  LOCK_TURN,
+  SHARE_TURN,
+  TURN_STATE,
+} from './turn-questions.js';
+import { LIVE_COLUMNS, newTurnRow, toLiveTurn, tombstoneRow, toTurn, TURN_COLUMNS } from './turn-rows.js';
 import { INSERT_TURN, UPDATE_TURN } from './turn-writings.js';
 
 /** Sessions or turns asked for in one query. */
@@ -23,6 +41,24 @@ export class SqlTurns extends Turns {
     return tx.ask(LOCK_TURN, { account, turnId });
   }
 
+  lockShared(tx: Tx, account: Id, turnId: Id): Promise<TurnRow | null> {
+    return tx.ask(SHARE_TURN, { account, turnId });
+  }
+
+  lockLiveBelow(tx: Tx, account: Id, path: string): Promise<TurnRow[]> {
+    return tx.ask(LOCK_LIVE_BELOW, { account, path });
+  }
+
+  stateIn(tx: Tx, account: Id, turnId: Id): Promise<{ generation: number; state: TurnState } | null> {
+    return tx.ask(TURN_STATE, { account, turnId });
+  }
+
+  insertTombstone(tx: Tx, turn: Tombstone, { nowMs, stop }: { nowMs: number; stop: StopOrder }): TurnRow {
+    const row = tombstoneRow(turn, stop, nowMs);
+    tx.write(INSERT_TURN, row);
+    return row;
+  }
+
   insert(tx: Tx, turn: NewTurn, place: { seq: number; nowMs: number }): TurnRow {
     // A group's other work has the same id: which of them was first, only its commit tells.
     if (tx.written(INSERT_TURN).some((other) => other.account === turn.account && other.turnId === turn.turnId)) {
@@ -34,11 +70,22 @@ export class SqlTurns extends Turns {
   }
 
   move(tx: Tx, row: TurnRow, move: TurnMove, facts: MoveFacts): TurnState {
-    const { account, turnId, generation, state: before } = row;
-    const { state, columns } = planMove(row, move, facts);
-    tx.write(UPDATE_TURN, { key: { account, turnId, generation, state: before }, columns });
-    row.state = state;
-    return state;
+    return update(tx, row, planMove(row, move, facts));
+  }
+
+  retry(tx: Tx, row: TurnRow, { seq, nowMs }: { seq: number; nowMs: number }): void {
+    update(tx, row, planRetry(row, seq, nowMs));
+    row.generation++;
+    row.queueSeq = seq;
+  }
+
+  stopAhead(tx: Tx, row: TurnRow, { nowMs, stop }: { nowMs: number; stop: StopOrder }): void {
+    update(tx, row, planStopAhead(row, stop, nowMs));
+    row.generation++;
+  }
+
+  noteRefusal(tx: Tx, row: TurnRow, nowMs: number): void {
+    update(tx, row, { state: row.state, columns: [['refused_at', nowMs]] });
   }
 
   live(runner: SqlRunner | Tx, session: SessionKey): Promise<LiveTurn[]> {
@@ -128,6 +175,13 @@ export class SqlTurns extends Turns {
     const [row] = await this.database.query<{ now_ms: number }>(`SELECT ${this.database.dialect.nowMs()} AS now_ms`);
     return (row as { now_ms: number }).now_ms;
   }
+}
+
+function update(tx: Tx, row: TurnRow, { state, columns }: PlannedMove): TurnState {
+  const { account, turnId, generation, state: before } = row;
+  tx.write(UPDATE_TURN, { key: { account, turnId, generation, state: before }, columns });
+  row.state = state;
+  return state;
 }
 
 interface LoadRow {

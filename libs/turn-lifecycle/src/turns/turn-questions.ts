@@ -1,4 +1,4 @@
-import { type Id, partitionOf, type SessionKey, sessionName } from '#protocol';
+import { type Id, partitionOf, type SessionKey, sessionName, type TurnState } from '#protocol';
 import { type Dialect, HELD, inPairs, LOCK_RANK, type Query, type Question, type Row, type SqlPart } from '#platform';
 import type { LiveTurn, TurnRow } from '../turns.js';
 import { LIVE_COLUMNS, toLiveTurn, toTurn, TURN_COLUMNS } from './turn-rows.js';
@@ -32,6 +32,46 @@ export const LOCK_TURN: Question<TurnKey, TurnRow | null> = {
     const found = byName(locked!);
     const there = new Set(present.map((row) => `${row['account']}/${row['turn_id']}`));
     return keys.map((key) => found.get(turnName(key)) ?? (there.has(turnName(key)) ? HELD : null));
+  },
+};
+
+/** Turns, locked against changes. */
+export const SHARE_TURN: Question<TurnKey, TurnRow | null> = {
+  rank: LOCK_RANK.turn,
+  name: turnName,
+  queries: (dialect, keys) => [namingTurns(dialect, TURN_COLUMNS, keys, dialect.forShare)],
+  answers([rows], keys) {
+    const found = byName(rows!);
+    return keys.map((key) => found.get(turnName(key)) ?? null);
+  },
+};
+
+/** The live turns below paths, locked in the order of their paths: the range `p/` ≤ x < `p0`. */
+export const LOCK_LIVE_BELOW: Question<{ account: Id; path: string }, TurnRow[]> = {
+  rank: LOCK_RANK.turn,
+  name: ({ account, path }) => `${account}/${path}`,
+  queries: (dialect, keys) =>
+    keys.map(({ account, path }) => ({
+      sql: `SELECT ${TURN_COLUMNS} FROM turn ${dialect.forceIndex('turn_path')}
+            WHERE account = ? AND path >= ? AND path < ? AND live = 1 ORDER BY path ${dialect.forUpdate}`,
+      values: [account, `${path}/`, `${path}0`],
+    })),
+  answers: (rows) => rows.map((found) => found.map(toTurn)),
+};
+
+/** The states of turns, read plainly once the locks are held. */
+export const TURN_STATE: Question<TurnKey, { generation: number; state: TurnState } | null> = {
+  rank: LOCK_RANK.afterLocks,
+  name: turnName,
+  queries: (dialect, keys) => [namingTurns(dialect, 'account, turn_id, generation, state', keys, '')],
+  answers([rows], keys) {
+    const found = new Map(
+      rows!.map((row) => [
+        `${row['account']}/${row['turn_id']}`,
+        { generation: row['generation'] as number, state: row['state'] as TurnState },
+      ]),
+    );
+    return keys.map((key) => found.get(turnName(key)) ?? null);
   },
 };
 

@@ -1,11 +1,12 @@
 import type { Id, Kind, Meta, Mode, Ref, SRef, TurnError, TurnState } from '#protocol';
 import type { Row } from '#platform';
-import type { LiveTurn, NewTurn, TurnRow } from '../turns.js';
+import type { LiveTurn, NewTurn, StopOrder, Tombstone, TurnRow } from '../turns.js';
 
 export const TURN_COLUMNS =
   'account, turn_id, session_id, path, parent_session_id, parent_turn_id, parent_generation, state, generation, ' +
   'queue_seq, accepted_seq, content_seq, mode, kind, initiator, metadata, digest, attempts, absorbed_by_turn_id, ' +
-  'absorbed_by_generation, stop_by, stop_reason, stop_at, error, accepted_at, queued_at, started_at, ended_at';
+  'absorbed_by_generation, stop_by, stop_reason, stop_at, stop_via_turn_id, stop_via_generation, error, accepted_at, ' +
+  'queued_at, started_at, ended_at, refused_at';
 
 export function toTurn(row: Row): TurnRow {
   return {
@@ -32,6 +33,7 @@ export function toTurn(row: Row): TurnRow {
     queuedAtMs: row['queued_at'] as number | null,
     startedAtMs: row['started_at'] as number | null,
     endedAtMs: row['ended_at'] as number | null,
+    refusedAtMs: row['refused_at'] as number | null,
   };
 }
 
@@ -41,7 +43,19 @@ export function newTurnRow(turn: NewTurn, { seq, nowMs }: { seq: number; nowMs: 
     ...turn,
     ...{ state: 'queued', generation: 1, attempts: 0, absorbedBy: null, stop: null, error: null },
     ...{ queueSeq: seq, acceptedSeq: seq, contentSeq: seq },
-    ...{ acceptedAtMs: nowMs, queuedAtMs: nowMs, startedAtMs: null, endedAtMs: null },
+    ...{ acceptedAtMs: nowMs, queuedAtMs: nowMs, startedAtMs: null, endedAtMs: null, refusedAtMs: null },
+  };
+}
+
+/** A turn that was stopped before its message came. */
+export function tombstoneRow(turn: Tombstone, stop: StopOrder, nowMs: number): TurnRow {
+  return {
+    ...turn,
+    ...{ path: turn.turnId, parent: null, state: 'stopped', generation: 1, attempts: 0, absorbedBy: null, error: null },
+    ...{ queueSeq: null, acceptedSeq: null, contentSeq: null },
+    ...{ mode: 'enqueue', kind: 'user', initiator: null, metadata: null, digest: null },
+    stop: { ...stop, atMs: nowMs },
+    ...{ acceptedAtMs: null, queuedAtMs: null, startedAtMs: null, endedAtMs: nowMs, refusedAtMs: null },
   };
 }
 
@@ -65,16 +79,25 @@ function absorberOf(row: Row): Ref | null {
 
 function stopOf(row: Row): TurnRow['stop'] {
   if (row['stop_by'] === null) return null;
-  const stop = { by: row['stop_by'] as string, atMs: row['stop_at'] as number };
-  return row['stop_reason'] === null ? stop : { ...stop, reason: row['stop_reason'] as string };
+  return {
+    by: row['stop_by'] as string,
+    ...(row['stop_reason'] !== null && { reason: row['stop_reason'] as string }),
+    ...(row['stop_via_turn_id'] !== null && {
+      via: { turnId: row['stop_via_turn_id'] as Id, generation: row['stop_via_generation'] as number },
+    }),
+    atMs: row['stop_at'] as number,
+  };
 }
 
-export const LIVE_COLUMNS = 'account, session_id, turn_id, generation, state, queue_seq, initiator, parent_turn_id';
+export const LIVE_COLUMNS =
+  'account, session_id, turn_id, path, mode, generation, state, queue_seq, initiator, parent_turn_id';
 
 export function toLiveTurn(row: Row): LiveTurn {
   return {
     session: { account: row['account'] as Id, sessionId: row['session_id'] as Id },
     turnId: row['turn_id'] as Id,
+    path: row['path'] as string,
+    mode: row['mode'] as Mode,
     generation: row['generation'] as number,
     state: row['state'] as TurnState,
     queueSeq: row['queue_seq'] as number,

@@ -1,10 +1,11 @@
-import { partitionOf, type Ref, type TurnState } from '#protocol';
+import { isTerminal, partitionOf, type Ref, type TurnState } from '#protocol';
 import { type SqlValue, type Statement, wellFormedJson, type Writing, WRITE_RANK } from '#platform';
 import type { TurnRow } from '../turns.js';
 
 const INSERT_COLUMNS =
   'account, turn_id, session_id, part, live, path, parent_session_id, parent_turn_id, parent_generation, state, ' +
-  'generation, queue_seq, accepted_seq, content_seq, mode, kind, initiator, metadata, digest, attempts, accepted_at, queued_at';
+  'generation, queue_seq, accepted_seq, content_seq, mode, kind, initiator, metadata, digest, attempts, accepted_at, queued_at, ' +
+  'stop_by, stop_reason, stop_at, ended_at';
 
 /** New turns, in the order of their key: two groups that insert the same ones wait for each other in one direction. */
 export const INSERT_TURN: Writing<TurnRow> = {
@@ -47,11 +48,12 @@ function update({ key, columns }: TurnUpdate): Statement {
 function insertValues(turn: TurnRow): SqlValue[] {
   const { account, turnId, sessionId, parent, metadata } = turn;
   return [
-    ...[account, turnId, sessionId, partitionOf({ account, sessionId }), 1, turn.path],
+    ...[account, turnId, sessionId, partitionOf({ account, sessionId }), isTerminal(turn.state) ? null : 1, turn.path],
     ...[parent?.sessionId ?? null, parent?.turnId ?? null, parent?.generation ?? null],
     ...[turn.state, turn.generation, turn.queueSeq, turn.acceptedSeq, turn.contentSeq, turn.mode, turn.kind],
     ...[turn.initiator, metadata && wellFormedJson(metadata), turn.digest, turn.attempts],
     ...[turn.acceptedAtMs, turn.queuedAtMs],
+    ...[turn.stop?.by ?? null, turn.stop?.reason ?? null, turn.stop?.atMs ?? null, turn.endedAtMs],
   ];
 }
 

@@ -1,0 +1,47 @@
+import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
+import { IsInt, Max, Min } from 'class-validator';
+import type { FieldError } from '#protocol';
+import { Checked, MayBeLeftOut } from '../http/field.decorators.js';
+import { textFault } from '../http/text.check.js';
+
+const REASON_MAX_CHARS = 1024;
+const GENERATION_MAX = 2 ** 31 - 1;
+const GENERATION_RULE = { message: 'must be a whole number, 1 or more' };
+
+const GENERATION = { type: 'integer', minimum: 1, maximum: GENERATION_MAX } as const;
+
+function reasonFaults(reason: unknown): FieldError[] {
+  const message = textFault(reason, REASON_MAX_CHARS);
+  return message === null ? [] : [{ path: '', message }];
+}
+
+export class StopTurnDto {
+  @ApiPropertyOptional({
+    ...GENERATION,
+    description:
+      'The generation to stop; the present one when it is left out. The next one may be named when the present one has ' +
+      'ended: the retry that is on its way is then refused',
+  })
+  @MayBeLeftOut()
+  @IsInt(GENERATION_RULE)
+  @Min(1, GENERATION_RULE)
+  @Max(GENERATION_MAX, GENERATION_RULE)
+  generation?: number;
+
+  @ApiPropertyOptional({
+    type: 'string',
+    maxLength: REASON_MAX_CHARS,
+    description: `Kept with the stop. At most ${REASON_MAX_CHARS} UTF-16 units`,
+  })
+  @MayBeLeftOut()
+  @Checked(reasonFaults)
+  reason?: string;
+}
+
+export class RetryTurnDto {
+  @ApiProperty({ ...GENERATION, description: 'The generation that is retried, so that a resent retry is one retry' })
+  @IsInt(GENERATION_RULE)
+  @Min(1, GENERATION_RULE)
+  @Max(GENERATION_MAX, GENERATION_RULE)
+  generation!: number;
+}
