@@ -51,7 +51,8 @@ export async function openServers(given: GivenServers = {}): Promise<ServersPlac
     rows: async () => (await ask<RowCounts>(database.href, COUNTS))[0]!,
     close: async () => {
       if (!given.redisUrl) await removeKeys(redis, keyPrefix);
-      redis.disconnect();
+      // Where it has ended by itself, to end it again would only keep a timer.
+      if (redis.status !== 'end') redis.disconnect();
       if (!given.databaseUrl) await ask(server, `DROP DATABASE ${name}`);
     },
   };
