@@ -110,13 +110,15 @@ describe.each(ADAPTERS)('the message queue in %s', (_, open) => {
   });
 
   describe('complete', () => {
-    it('removes the turn from both lists and records its end', async () => {
+    it('removes the turn from both lists, records its end and takes the next one', async () => {
       await enqueue(1);
       await enqueue(2);
       await take();
-      expect(await nouns.queue.complete(session, a1, t(1), 'failed')).toBe('completed');
-      expect(await nouns.queue.complete(session, a1, t(1), 'failed')).toBe('completed');
-      expect(await nouns.queue.complete(session, a1, t(2), 'stopped')).toBe('completed');
+      for (const _ of ['first', 'again']) {
+        expect(await nouns.queue.complete(session, a1, t(1), 'failed')).toEqual({ kind: 'taken', ref: t(2) });
+        expect(await nouns.queue.lists(session)).toEqual({ pending: [], processing: t(2) });
+      }
+      expect(await nouns.queue.complete(session, a1, t(2), 'stopped')).toEqual({ kind: 'empty' });
       expect(await nouns.queue.lists(session)).toEqual({ pending: [], processing: null });
       expect(await waiting()).toEqual([]);
       expect(await nouns.records.read(session, 't1')).toEqual({ generation: 1, state: 'failed' });
@@ -138,6 +140,13 @@ describe.each(ADAPTERS)('the message queue in %s', (_, open) => {
       await take();
       await nouns.queue.complete(session, a1, t(1), 'completed');
       expect(await waiting()).toEqual([session]);
+    });
+
+    it('removes a turn that is not the one under way, and answers that one', async () => {
+      for (const number of [1, 2, 3]) await enqueue(number);
+      await take();
+      expect(await nouns.queue.complete(session, a1, t(2), 'stopped')).toEqual({ kind: 'taken', ref: t(1) });
+      expect(await nouns.queue.lists(session)).toEqual({ pending: [t(3)], processing: t(1) });
     });
   });
 
@@ -193,7 +202,7 @@ describe.each(ADAPTERS)('the message queue in %s', (_, open) => {
     const before = [await nouns.queue.lists(session), await nouns.record(session, 't1')];
     for (const other of [b2, ownerOf('a', 2), { ...a1, boot: 'b2' }]) {
       expect(await nouns.queue.take(session, other)).toEqual({ kind: 'not_owner' });
-      expect(await nouns.queue.complete(session, other, t(1), 'completed')).toBe('not_owner');
+      expect(await nouns.queue.complete(session, other, t(1), 'completed')).toEqual({ kind: 'not_owner' });
       expect(await nouns.queue.restore(session, other, [t(2)])).toBe('not_allowed');
     }
     expect([await nouns.queue.lists(session), await nouns.record(session, 't1')]).toEqual(before);

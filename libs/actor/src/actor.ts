@@ -2,7 +2,7 @@ import { Logger } from '@nestjs/common';
 import { partitionOf, type Ref, type RunOutcome, type SessionKey } from '#protocol';
 import { type Clock, type StepPoints, UnavailableError } from '#platform';
 import type { EventLedger } from '#event-ledger';
-import type { MessageQueue } from '#message-queue';
+import type { MessageQueue, TakeAnswer } from '#message-queue';
 import type { Lease, LeaseKeeper, ReleaseAnswer, ReleaseManner } from '#session-lock';
 import type { PartitionFiller, TurnHandler } from './turn-handler.js';
 
@@ -26,6 +26,9 @@ export interface ActorHost {
   /** It is over. `woken`: somebody said meanwhile that work waits, and nobody has looked since. */
   gone(actor: Actor, woken: boolean): void;
 }
+
+/** What an owner is answered who takes. */
+type Next = Exclude<TakeAnswer, { kind: 'not_owner' }>;
 
 /** How often a lease is asked for when its partition had to be filled first. */
 const ACQUIRE_ATTEMPTS = 3;
@@ -125,20 +128,22 @@ export class Actor {
     return null;
   }
 
-  /** Takes and runs until the line is empty, then sleeps. */
+  /** Runs what is in line until it is empty, then sleeps. */
   private async work(lease: Lease): Promise<void> {
     this.phase = 'working';
     try {
+      let taken = await this.take(lease);
       for (;;) {
+        if (taken === null) return await this.leave(lease, 'back_off', true);
         if (this.leaving) return await this.leave(lease, 'leave', true);
-        this.wokenAgain = false;
-        await this.deps.steps.reach('actor.taking', { session: this.session });
-        const taken = await this.persist(lease, () => this.deps.queue.take(this.session, lease.owner));
-        if (taken === null || taken.kind === 'not_owner') return await this.leave(lease, 'back_off', true);
         if (taken.kind === 'taken') {
           await this.deps.steps.reach('actor.taken', { session: this.session });
-          if (!(await this.serve(lease, taken.ref))) return;
-        } else if (!this.wokenAgain && !this.leaving) {
+          const served = await this.serve(lease, taken.ref);
+          if (served === 'left') return;
+          taken = served;
+        } else if (this.wokenAgain) {
+          taken = await this.take(lease);
+        } else {
           return this.fallAsleep();
         }
       }
@@ -148,26 +153,36 @@ export class Actor {
     }
   }
 
-  /** Works on one envelope; whether the actor goes on. */
-  private async serve(lease: Lease, ref: Ref): Promise<boolean> {
+  /** The next turn in line; null when the actor is to back off. */
+  private async take(lease: Lease): Promise<Next | null> {
+    await this.deps.steps.reach('actor.taking', { session: this.session });
+    return this.next(lease, () => this.deps.queue.take(this.session, lease.owner));
+  }
+
+  /** Works on one envelope; what comes next, or `left` when the actor has left. */
+  private async serve(lease: Lease, ref: Ref): Promise<Next | null | 'left'> {
     const outcome = await this.runTurn(lease, ref);
     await this.deps.steps.reach('actor.served', { session: this.session, outcome: outcome.kind });
     switch (outcome.kind) {
       case 'ended':
       case 'dropped': {
         const state = outcome.kind === 'ended' ? outcome.state : null;
-        return this.goOn(lease, () => this.deps.queue.complete(this.session, lease.owner, ref, state), 'completed');
+        return this.next(lease, () => this.deps.queue.complete(this.session, lease.owner, ref, state));
       }
-      case 'behind':
-        return this.goOn(lease, () => this.deps.queue.restore(this.session, lease.owner, outcome.live), 'restored');
+      case 'behind': {
+        const restored = await this.persist(lease, () =>
+          this.deps.queue.restore(this.session, lease.owner, outcome.live),
+        );
+        return restored === 'restored' ? this.take(lease) : null;
+      }
       case 'yielded':
       case 'stale':
         await this.leave(lease, 'leave', true);
-        return false;
+        return 'left';
       case 'claim_refused':
         // Another owner has claimed the session, or may have: stay away and let the sweep look again.
         await this.leave(lease, 'back_off', true);
-        return false;
+        return 'left';
     }
   }
 
@@ -182,10 +197,11 @@ export class Actor {
     }
   }
 
-  private async goOn<T extends string>(lease: Lease, call: () => Promise<T>, done: T): Promise<boolean> {
-    if ((await this.persist(lease, call)) === done) return true;
-    await this.leave(lease, 'back_off', true);
-    return false;
+  /** Whoever wakes the actor from here on may know of work that the answer does not. */
+  private async next(lease: Lease, call: () => Promise<TakeAnswer>): Promise<Next | null> {
+    this.wokenAgain = false;
+    const answer = await this.persist(lease, call);
+    return answer?.kind === 'not_owner' ? null : answer;
   }
 
   /** Repeats a call through an outage of Redis while the lease is trusted and nobody waits for us to go; else null. */

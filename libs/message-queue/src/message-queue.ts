@@ -37,13 +37,11 @@ export abstract class MessageQueue {
   /** The turn to work on: processing's head if there is one, else pending's head, moved to processing. */
   abstract take(session: SessionKey, owner: Owner): Promise<TakeAnswer>;
 
-  /** Removes a turn from both lists and records `state`; null leaves the record (an envelope that was dropped). */
-  abstract complete(
-    session: SessionKey,
-    owner: Owner,
-    ref: Ref,
-    state: TerminalState | null,
-  ): Promise<'completed' | 'not_owner'>;
+  /**
+   * Removes a turn from both lists, records `state`, and takes the next one in the same step. A null `state` leaves the
+   * record (an envelope that was dropped).
+   */
+  abstract complete(session: SessionKey, owner: Owner, ref: Ref, state: TerminalState | null): Promise<TakeAnswer>;
 
   /**
    * Puts `refs`, the ledger's live turns in order, in front, keeps everything else behind them, and empties processing.

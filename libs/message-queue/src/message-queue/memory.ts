@@ -21,7 +21,7 @@ import { fillingMark } from '../filling-mark.js';
 import { MessageQueue, type ReadySession, type RecordFacts, type TakeAnswer } from '../message-queue.js';
 import type { QueueTimes } from './redis.js';
 
-/** The waiting lines inside one process. Each method is the twin of the script of its name. */
+/** The waiting lines inside one process. Each method is the twin of the script of its name, `complete` of take.lua too. */
 export class MemoryMessageQueue extends MessageQueue {
   constructor(
     private readonly store: MemoryStore,
@@ -55,27 +55,11 @@ export class MemoryMessageQueue extends MessageQueue {
   }
 
   async take(session: SessionKey, owner: Owner): Promise<TakeAnswer> {
-    if (!this.holds(session, owner)) return { kind: 'not_owner' };
-    const [processing] = this.store.list(this.keys.processing(session));
-    if (processing !== undefined) return { kind: 'taken', ref: decodeEnvelope(processing) };
-    const [next, ...rest] = this.store.list(this.keys.pending(session));
-    if (next === undefined) {
-      this.store.remove(this.keys.ready(partitionOf(session)), sessionName(session));
-      return { kind: 'empty' };
-    }
-    this.store.setList(this.keys.pending(session), rest);
-    this.store.setList(this.keys.processing(session), [next]);
-    this.store.add(this.keys.ready(partitionOf(session)), sessionName(session), this.clock.now());
-    return { kind: 'taken', ref: decodeEnvelope(next) };
+    return this.holds(session, owner) ? this.takeNext(session) : { kind: 'not_owner' };
   }
 
-  async complete(
-    session: SessionKey,
-    owner: Owner,
-    ref: Ref,
-    state: TerminalState | null,
-  ): Promise<'completed' | 'not_owner'> {
-    if (!this.holds(session, owner)) return 'not_owner';
+  async complete(session: SessionKey, owner: Owner, ref: Ref, state: TerminalState | null): Promise<TakeAnswer> {
+    if (!this.holds(session, owner)) return { kind: 'not_owner' };
     const envelope = encodeEnvelope(ref);
     for (const key of [this.keys.pending(session), this.keys.processing(session)]) {
       this.store.setList(
@@ -89,10 +73,7 @@ export class MemoryMessageQueue extends MessageQueue {
       const record = this.keys.turn(session, turnId);
       grow(this.store, record, turnRank(generation, state), this.times.turnRecordTtlMs, fields);
     }
-    if (this.line(session).length === 0) {
-      this.store.remove(this.keys.ready(partitionOf(session)), sessionName(session));
-    }
-    return 'completed';
+    return this.takeNext(session);
   }
 
   async restore(
@@ -135,6 +116,20 @@ export class MemoryMessageQueue extends MessageQueue {
       .flatMap((key) => this.store.firstOf(key, perPartition))
       .map(({ member, score }) => ({ session: parseSessionName(member), sinceMs: score }))
       .sort((a, b) => a.sinceMs - b.sinceMs);
+  }
+
+  private takeNext(session: SessionKey): TakeAnswer {
+    const [processing] = this.store.list(this.keys.processing(session));
+    if (processing !== undefined) return { kind: 'taken', ref: decodeEnvelope(processing) };
+    const [next, ...rest] = this.store.list(this.keys.pending(session));
+    if (next === undefined) {
+      this.store.remove(this.keys.ready(partitionOf(session)), sessionName(session));
+      return { kind: 'empty' };
+    }
+    this.store.setList(this.keys.pending(session), rest);
+    this.store.setList(this.keys.processing(session), [next]);
+    this.store.add(this.keys.ready(partitionOf(session)), sessionName(session), this.clock.now());
+    return { kind: 'taken', ref: decodeEnvelope(next) };
   }
 
   /** All that stands in line, processing first. */

@@ -28,7 +28,6 @@ export interface QueueTimes {
 export class RedisMessageQueue extends MessageQueue {
   private readonly enqueueScript: Script<['ended'] | ['queued', string]>;
   private readonly takeScript: Script<['taken', string] | ['empty' | 'not_owner']>;
-  private readonly completeScript: Script<'completed' | 'not_owner'>;
   private readonly restoreScript: Script<'restored' | 'not_allowed'>;
   private readonly listsScript: Script<[string[], string[]]>;
   private readonly presentScript: Script<(0 | 1)[]>;
@@ -41,7 +40,6 @@ export class RedisMessageQueue extends MessageQueue {
     super();
     this.enqueueScript = redis.scripts.load(new URL('../scripts/enqueue.lua', import.meta.url));
     this.takeScript = redis.scripts.load(new URL('../scripts/take.lua', import.meta.url));
-    this.completeScript = redis.scripts.load(new URL('../scripts/complete.lua', import.meta.url));
     this.restoreScript = redis.scripts.load(new URL('../scripts/restore.lua', import.meta.url));
     this.listsScript = redis.scripts.load(new URL('../scripts/lists.lua', import.meta.url));
     this.presentScript = redis.scripts.load(new URL('../scripts/present.lua', import.meta.url));
@@ -77,29 +75,16 @@ export class RedisMessageQueue extends MessageQueue {
     return kind === 'ended' ? { kind } : { kind, owner: token === '' ? null : parseOwnerToken(token) };
   }
 
-  async take(session: SessionKey, owner: Owner): Promise<TakeAnswer> {
-    const [kind, envelope] = await this.takeScript(this.lineKeys(session), [
-      ownerToken(owner),
-      this.times.leaseTtlMs,
-      sessionName(session),
-    ]);
-    return kind === 'taken' ? { kind, ref: decodeEnvelope(envelope) } : { kind };
+  take(session: SessionKey, owner: Owner): Promise<TakeAnswer> {
+    return this.takeNext(session, owner, [], []);
   }
 
-  complete(
-    session: SessionKey,
-    owner: Owner,
-    ref: Ref,
-    state: TerminalState | null,
-  ): Promise<'completed' | 'not_owner'> {
+  complete(session: SessionKey, owner: Owner, ref: Ref, state: TerminalState | null): Promise<TakeAnswer> {
     const { turnId, generation } = ref;
     const end = state
       ? [turnRank(generation, state), this.times.turnRecordTtlMs, state, generation, session.sessionId]
       : [];
-    return this.completeScript(
-      [...this.lineKeys(session), this.keys.turn(session, turnId)],
-      [ownerToken(owner), this.times.leaseTtlMs, sessionName(session), encodeEnvelope(ref), ...end],
-    );
+    return this.takeNext(session, owner, [this.keys.turn(session, turnId)], [encodeEnvelope(ref), ...end]);
   }
 
   restore(
@@ -149,6 +134,19 @@ export class RedisMessageQueue extends MessageQueue {
       partitions.map((key) => this.redis.run((redis) => redis.zrange(key, 0, perPartition - 1, 'WITHSCORES'))),
     );
     return indexes.flatMap(readIndex).sort((a, b) => a.sinceMs - b.sinceMs);
+  }
+
+  private async takeNext(
+    session: SessionKey,
+    owner: Owner,
+    record: string[],
+    done: (string | number)[],
+  ): Promise<TakeAnswer> {
+    const [kind, envelope] = await this.takeScript(
+      [...this.lineKeys(session), ...record],
+      [ownerToken(owner), this.times.leaseTtlMs, sessionName(session), ...done],
+    );
+    return kind === 'taken' ? { kind, ref: decodeEnvelope(envelope) } : { kind };
   }
 
   private lineKeys(session: SessionKey): string[] {
