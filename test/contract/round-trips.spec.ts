@@ -10,12 +10,11 @@ import {
   SystemClock,
   SystemRandomness,
 } from '#platform';
-import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
+import { ChannelLiveEvents } from '#event-ledger';
 import { AdmissionGate } from '#intake';
 import { Lease } from '#session-lock';
-import { TestDatabase } from '#test-kit';
-import { MemoryTurnRecords, SqlTurns } from '#turn-lifecycle';
-import { Agent, Finish, StartGate, type TurnContext, TurnRunner } from '#turn-runner';
+import { composePod, lonelyCoordination, TestDatabase } from '#test-kit';
+import { Agent, type TurnContext, TurnRunner } from '#turn-runner';
 
 /** One model step, no tools. */
 class OneStep extends Agent {
@@ -42,18 +41,11 @@ beforeAll(async () => {
   test = await TestDatabase.create('mysql');
   ({ database } = await test.openMigrated());
   countPackets(database);
-  const turns = new SqlTurns(database);
-  const ledger = new SqlEventLedger(database);
   const live = new ChannelLiveEvents(memoryCoordination('t:', clock, store).channels, keys);
-  const records = new MemoryTurnRecords(store, keys, 1_000_000);
-  const settings = new Settings();
-  admission = new AdmissionGate(database, turns, ledger, randomness, settings);
-  const gate = new StartGate(database, turns, ledger, live, clock, randomness, steps, settings);
-  const finish = new Finish(database, turns, ledger, live, clock, randomness, steps);
-  runner = new TurnRunner(
-    ...([gate, finish, new OneStep(), turns, records, ledger, live, clock, randomness, steps] as const),
-    ...([new Drain(), settings] as const),
-  );
+  ({ admission, runner } = composePod({
+    ...{ database, live, clock, randomness, steps, settings: new Settings(), drain: new Drain(), agent: new OneStep() },
+    ...lonelyCoordination(clock),
+  }));
 });
 
 afterAll(() => test.drop());

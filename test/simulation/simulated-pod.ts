@@ -13,13 +13,12 @@ import {
 } from '#platform';
 import { ActorSupervisor } from '#actor';
 import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
-import { Family } from '#family';
-import { AdmissionGate, Intake, Refusals, RetryGate, SpawnGate, StopGate } from '#intake';
-import { Handover, MemoryMessageQueue, MemoryPartitionMarks, WaitingWork } from '#message-queue';
+import { Intake } from '#intake';
+import { MemoryMessageQueue, MemoryPartitionMarks, WaitingWork } from '#message-queue';
 import { PartitionFilling, Reconciler, Recovery } from '#recovery';
+import { composePod } from '#test-kit';
 import { LeaseKeeper, MemorySessionLocks } from '#session-lock';
 import { MemoryTurnRecords, SqlTurns } from '#turn-lifecycle';
-import { Finish, StartGate, TurnRunner } from '#turn-runner';
 import { type StepObserver, SteppingAgent } from './stepping.agent.js';
 import { gated, PodClock, type World } from './world.js';
 
@@ -100,12 +99,12 @@ export class SimulatedPod {
     const live = new ChannelLiveEvents(channels, KEYS);
     const waitingWork: WaitingWork = { offer: (session, epoch) => this.supervisor.offer(session, epoch) };
     const observer = { begin: servers.observer.begin, hold: (label: string) => world.gate(name, label) };
-    const gate = new StartGate(database, turns, ledger, live, clock, random, steps, SETTINGS);
-    const finish = new Finish(database, turns, ledger, live, clock, random, steps);
     const agent = new SteppingAgent(observer);
-    const runner = new TurnRunner(
-      ...([gate, finish, agent, turns, records, ledger, live, clock, random, steps, drain, SETTINGS] as const),
-    );
+    const { intake, runner } = composePod({
+      ...{ database, live, records, queue, waitingWork, health: new CoordinationHealth(coordination) },
+      ...{ pod: pod, clock, randomness: random, steps, drain, settings: SETTINGS, agent },
+    });
+    this.intake = intake;
     const filling = new PartitionFilling(
       ...([SETTINGS, KEYS, clock, random, steps, channels, turns, queue, marks, waitingWork] as const),
     );
@@ -115,30 +114,6 @@ export class SimulatedPod {
     );
     const reconciler = new Reconciler(SETTINGS, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(SETTINGS, clock, filling, reconciler);
-    const family = new Family(turns, ledger, random);
-    const admission = new AdmissionGate(database, turns, ledger, random, SETTINGS);
-    const stops = new StopGate(database, turns, ledger, family, random);
-    const retries = new RetryGate(database, turns, ledger, family, random, SETTINGS);
-    const spawns = new SpawnGate(database, turns, ledger, family, random, SETTINGS);
-    const refusals = new Refusals(database, turns, ledger, random);
-    const handover = new Handover(queue, waitingWork, pod);
-    const health = new CoordinationHealth(coordination);
-    this.intake = new Intake(
-      ...([
-        admission,
-        stops,
-        retries,
-        spawns,
-        refusals,
-        ledger,
-        live,
-        records,
-        handover,
-        health,
-        random,
-        steps,
-      ] as const),
-    );
   }
 
   start(): void {

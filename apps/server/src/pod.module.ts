@@ -8,12 +8,12 @@ import { ActorModule, ActorSupervisor, PartitionFiller, TurnHandler } from '#act
 import { AgentsModule, OwnSessions } from '#agents';
 import { EventLedgerModule } from '#event-ledger';
 import { EventStreamModule } from '#event-stream';
-import { IntakeModule } from '#intake';
+import { Intake, IntakeModule } from '#intake';
 import { AnnouncedWork, MessageQueueModule, WaitingWork } from '#message-queue';
 import { PartitionFilling, RecoveryModule } from '#recovery';
 import { SessionLockModule } from '#session-lock';
 import { TurnLifecycleModule } from '#turn-lifecycle';
-import { TurnRunner, TurnRunnerModule } from '#turn-runner';
+import { ChildDoor, TurnRunner, TurnRunnerModule } from '#turn-runner';
 import { CallerGuard } from './auth/caller.guard.js';
 import { EventsController } from './events/events.controller.js';
 import { HealthController } from './health/health.controller.js';
@@ -48,10 +48,11 @@ class OwnSessionsModule {}
 /** What verbs ask of each other without importing each other, on a pod that runs actors. */
 @Global()
 @Module({
-  imports: [TurnRunnerModule, RecoveryModule],
+  imports: [TurnRunnerModule, RecoveryModule, IntakeModule],
   providers: [
     { provide: TurnHandler, useExisting: TurnRunner },
     { provide: PartitionFiller, useExisting: PartitionFilling },
+    { provide: ChildDoor, useExisting: Intake },
     {
       // The supervisor needs the filling, which offers it work: so it is looked for when there is some.
       provide: WaitingWork,
@@ -61,7 +62,7 @@ class OwnSessionsModule {}
       }),
     },
   ],
-  exports: [TurnHandler, PartitionFiller, WaitingWork],
+  exports: [TurnHandler, PartitionFiller, ChildDoor, WaitingWork],
 })
 class ActorPortsModule {}
 

@@ -36,6 +36,18 @@ class HeldTurns extends TurnHandler {
     return new Promise((resolve) => this.running.push({ ref, lease, signal, end: resolve }));
   }
 
+  override async stopRequested(): Promise<void> {
+    // None of them stops.
+  }
+
+  override woken(): void {
+    // None of them waits.
+  }
+
+  override async look(): Promise<void> {
+    // None of them stops.
+  }
+
   end(outcome: RunOutcome = { kind: 'ended', state: 'completed' }): void {
     this.running.shift()!.end(outcome);
   }

@@ -98,14 +98,15 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
 
   /**
    * Looks at the waiting sessions: wakes own actors that sleep, serves those without an owner, and lets actors that have
-   * slept for ACTOR_IDLE_MS go off duty. The guarantee behind every notification.
+   * slept for ACTOR_IDLE_MS go off duty; looks whether turns under way are to stop. The guarantee behind every
+   * notification.
    */
   async sweep(): Promise<void> {
     if (this.sweeping || !this.running) return;
     this.sweeping = true;
     try {
       for (const actor of this.actors.values()) actor.expire(this.settings.actorIdleMs);
-      await this.serveReady();
+      await Promise.all([this.serveReady(), this.deps.handler.look()]);
     } catch (error) {
       this.logger.warn({ error: String(error) }, 'the sweep failed and is repeated at the next interval');
     } finally {
@@ -172,7 +173,8 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
   private hear(text: string): void {
     const notice = decodeNotice(text);
     if (notice.type === 'wake') this.admit(notice);
-    else if (notice.type === 'renew') void this.keeper.renewNow(notice.partitions);
+    else if (notice.type === 'stop') void this.deps.handler.stopRequested(notice.account, notice);
+    else void this.keeper.renewNow(notice.partitions);
   }
 
   private leaseLost(lease: Lease, cause: Error): void {

@@ -84,6 +84,7 @@ export class Actor {
   wake(): void {
     if (this.phase === 'working') {
       this.wokenAgain = true;
+      this.deps.handler.woken(this.session);
     } else if (this.phase === 'asleep' && this.lease) {
       if (!this.host.takeRoom()) void this.leave(this.lease, 'leave', false);
       else void this.work(this.lease);

@@ -12,7 +12,7 @@ import {
 } from '#protocol';
 import { CoordinationHealth, Randomness, StepPoints, UnavailableError } from '#platform';
 import { EventLedger, LiveEvents, type SessionRow } from '#event-ledger';
-import type { Decided, Reported } from '#family';
+import { type Decided, Reports } from '#family';
 import { Handover } from '#message-queue';
 import { TurnRecords } from '#turn-lifecycle';
 import { AdmissionGate, type PostedMessage } from './admission.gate.js';
@@ -40,6 +40,7 @@ export class Intake {
     @Inject(EventLedger) private readonly ledger: EventLedger,
     @Inject(LiveEvents) private readonly live: LiveEvents,
     @Inject(TurnRecords) private readonly records: TurnRecords,
+    @Inject(Reports) private readonly reports: Reports,
     @Inject(Handover) private readonly handover: Handover,
     @Inject(CoordinationHealth) private readonly coordination: CoordinationHealth,
     @Inject(Randomness) private readonly randomness: Randomness,
@@ -77,7 +78,7 @@ export class Intake {
     const { ref, state, already, decided, reported } = await this.stops.stop(request);
     await this.steps.reach('stop.committed', { turnId: ref.turnId });
     await this.announce(decided);
-    if (reported) await this.deliver(reported);
+    await this.reports.deliver(reported);
     return { sessionId: request.sessionId, ...ref, state: state as StopAnswer['state'], already };
   }
 
@@ -143,11 +144,6 @@ export class Intake {
     for (const outcome of await Promise.allSettled(told)) {
       if (outcome.status === 'rejected' && !(outcome.reason instanceof UnavailableError)) throw outcome.reason;
     }
-  }
-
-  private async deliver({ turn, events, ownerEpoch }: Reported): Promise<void> {
-    this.live.committed(turn, events);
-    await this.handover.hand(turn, ownerEpoch);
   }
 
   private async noteRefusal(message: PostedMessage, error: unknown): Promise<void> {

@@ -1,3 +1,4 @@
+export { type ComposedPod, composePod, lonelyCoordination } from './composition.js';
 export { ManualClock } from './manual-clock.js';
 export { modelInputFaults } from './model-input-validator.js';
 export { ALL_SCHEMAS, DATABASE_KINDS, type DatabaseKind, TestDatabase } from './test-database.js';

@@ -1,14 +1,13 @@
-import { KeyNames } from '#protocol';
 import type { Content, Event, EventDraft, Kind, LiveDelta, Mode, Ref, RunOutcome, SessionKey, SRef } from '#protocol';
 import {
   Database,
   DATABASE_DEFAULTS,
   Drain,
-  MemoryStore,
   migrate,
   openDatabase,
   Randomness,
   type Row,
+  Settings,
   type SqlValue,
   SystemClock,
   SystemRandomness,
@@ -18,8 +17,9 @@ import {
 } from '#platform';
 import { LiveEvents, SqlEventLedger } from '#event-ledger';
 import { Lease } from '#session-lock';
-import { MemoryTurnRecords, SqlTurns, type TurnRow } from '#turn-lifecycle';
-import { Agent, Finish, StartGate, type TurnContext, TurnRunner } from '#turn-runner';
+import { SqlTurns, type TurnRow } from '#turn-lifecycle';
+import { Agent, type TurnContext, type TurnRunner } from '#turn-runner';
+import { type ComposedPod, composePod, lonelyCoordination } from './composition.js';
 import { HeldSteps } from './held-steps.js';
 import { ManualClock } from './manual-clock.js';
 import { ALL_SCHEMAS } from './test-database.js';
@@ -77,11 +77,6 @@ class OutageDatabase extends Database {
   }
 }
 
-interface Stakes {
-  turnMaxAttempts: number;
-  stopToolWaitMs: number;
-}
-
 /** The turn runner of one or more pods over one SQLite ledger in memory, with a clock that stands still. */
 export class TurnStage {
   readonly session: SessionKey = { account: 'acc', sessionId: 's' };
@@ -92,8 +87,9 @@ export class TurnStage {
   readonly randomness: Randomness = new SystemRandomness();
   readonly ledger: SqlEventLedger;
   readonly turns: SqlTurns;
-  readonly records = new MemoryTurnRecords(new MemoryStore(this.clock), new KeyNames('t:'), 1_000_000);
-  private readonly stakes: Stakes = { turnMaxAttempts: 3, stopToolWaitMs: 5000 };
+  private readonly settings = Object.assign(new Settings(), { turnMaxAttempts: 3, stopToolWaitMs: 5000 });
+  private readonly coordination = lonelyCoordination(this.clock, this.settings);
+  readonly records = this.coordination.records;
 
   private constructor(readonly database: OutageDatabase) {
     this.ledger = new SqlEventLedger(database);
@@ -122,23 +118,14 @@ export class TurnStage {
 
   /** A runner of a pod of its own. `agent` is what answers every message. */
   runner(agent: (turn: TurnContext) => Promise<void>, drain = this.drain): TurnRunner {
-    const { database, turns, ledger, live, clock, randomness, steps, stakes } = this;
-    const gate = new StartGate(database, turns, ledger, live, clock, randomness, steps, stakes);
-    const finish = new Finish(database, turns, ledger, live, clock, randomness, steps);
-    return new TurnRunner(
-      gate,
-      finish,
-      new FunctionAgent(agent),
-      turns,
-      this.records,
-      ledger,
-      live,
-      clock,
-      randomness,
-      steps,
-      drain,
-      stakes,
-    );
+    return this.pod(agent, drain).runner;
+  }
+
+  /** The gates and the runner of a pod of its own. */
+  pod(agent: (turn: TurnContext) => Promise<void>, drain = this.drain): ComposedPod {
+    const { database, live, clock, randomness, steps, settings } = this;
+    const parts = { ...this.coordination, agent: new FunctionAgent(agent) };
+    return composePod({ ...{ database, live, clock, randomness, steps, drain, settings }, ...parts });
   }
 
   /** A lease that is trusted for 30 s from now. Its epoch is claimed by its first write. */

@@ -1,4 +1,4 @@
-import type { Content, Id, ModelMessage, PodName, Ref, SessionKey, ToolCall, TurnError, Usage } from '#protocol';
+import type { Content, Id, ModelMessage, PodName, Ref, SessionKey, SRef, ToolCall, TurnError, Usage } from '#protocol';
 
 /**
  * What answers a message. One call of `run` is one attempt at one turn. The agent does all its work in steps of the
@@ -53,6 +53,12 @@ export interface TurnContext {
    * only if its tool is repeatable; else its outcome is `outcome_unknown`.
    */
   tools(calls: readonly ToolCall[], toolbox: Toolbox): Promise<ToolResult[]>;
+
+  /**
+   * Waits until every child that this generation has spawned has reported, and takes the reports in: they stand in the
+   * history then. To be called where no tool call is open.
+   */
+  children(): Promise<void>;
 }
 
 export interface ModelStep {
@@ -97,6 +103,12 @@ export interface ToolRun {
   readonly epoch: number;
   readonly attempt: number;
   readonly signal: AbortSignal;
+  /**
+   * Spawns a child: a turn of its own, in a session that is new or was opened by this one. One for each call: run again,
+   * the call finds its child there. Goes on at once; see `children`.
+   * @throws ButlerError when it is refused: too deep, a session of others, a full queue, a turn above that was stopped
+   */
+  spawn(child: { sessionId: Id; content: Content }): Promise<SRef>;
 }
 
 export interface ToolResult {

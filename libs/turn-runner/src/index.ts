@@ -10,6 +10,8 @@ export {
   type ToolRun,
   type TurnContext,
 } from './agent.js';
+export { Absorption } from './absorption.js';
+export { ChildDoor } from './children.js';
 export { Finish } from './finish.js';
 export { textOf } from './history.js';
 export { StartGate } from './start-gate.js';

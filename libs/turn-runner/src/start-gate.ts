@@ -13,8 +13,9 @@ import {
 } from '#protocol';
 import { Clock, Database, Randomness, Settings, StepPoints, type Tx, UnavailableError } from '#platform';
 import { EventLedger, LiveEvents, type SessionHead } from '#event-ledger';
+import { type ChildEnd, Family, Heads, type Reported, Reports } from '#family';
 import type { Lease } from '#session-lock';
-import { type TurnRow, Turns } from '#turn-lifecycle';
+import { type LiveTurn, type TurnRow, Turns } from '#turn-lifecycle';
 import { untilAnswered } from './ledger-outage.js';
 import { interruptedResults, stopFacts } from './turn-end.js';
 import { TurnProgress } from './turn-progress.js';
@@ -22,6 +23,11 @@ import { TurnProgress } from './turn-progress.js';
 /** The turn may run: `progress` is what earlier attempts have recorded, this one's start included. */
 export interface Started {
   kind: 'started';
+  ref: Ref;
+  /** It tells its parent how it ends. */
+  isChild: boolean;
+  /** Messages wait that may join this turn. */
+  steeringWaits: boolean;
   content: Content;
   progress: TurnProgress;
   /** Its stop has been requested since it started: it only has to be ended. */
@@ -45,12 +51,31 @@ interface Passage {
   firstSeq: number | null;
   /** An earlier transaction may have been committed. */
   unclear: boolean;
+  /** It may end a child here, so its parent's row is locked first. */
+  withParent: boolean;
+}
+
+/** What the transaction has locked and read. */
+interface Ground {
+  row: TurnRow | null;
+  head: SessionHead | null;
+  line: LiveTurn[];
+  /** Where a child's end is reported; null where none can be. */
+  kin: { parent: TurnRow | null; heads: Heads } | null;
 }
 
 interface Decision {
   answer: Started | RunOutcome;
   /** What was committed with it. */
   events: Event[];
+  reported: Reported | null;
+}
+
+/** Thrown out of the transaction: a child ends at this gate, which takes its parent's lock first. */
+class ParentNeeded extends Error {
+  constructor() {
+    super("the parent's row is needed");
+  }
 }
 
 /** Thrown out of the transaction: the turn has run before, and what it did has to be read first. */
@@ -80,6 +105,8 @@ export class StartGate {
     @Inject(Database) private readonly database: Database,
     @Inject(Turns) private readonly turns: Turns,
     @Inject(EventLedger) private readonly ledger: EventLedger,
+    @Inject(Family) private readonly family: Family,
+    @Inject(Reports) private readonly reports: Reports,
     @Inject(LiveEvents) private readonly live: LiveEvents,
     @Inject(Clock) private readonly clock: Clock,
     @Inject(Randomness) private readonly randomness: Randomness,
@@ -94,12 +121,21 @@ export class StartGate {
    */
   async pass(lease: Lease, ref: Ref, signal: AbortSignal): Promise<Started | RunOutcome> {
     const appendId = this.randomness.id();
-    const passage: Passage = { lease, ref, appendId, recorded: null, firstSeq: null, unclear: false };
+    const passage: Passage = {
+      lease,
+      ref,
+      appendId,
+      recorded: null,
+      firstSeq: null,
+      unclear: false,
+      withParent: false,
+    };
     const claiming = !lease.claimed;
     try {
-      const { answer, events } = await this.decide(passage, signal);
+      const { answer, events, reported } = await this.decide(passage, signal);
       await this.steps.reach('gate3.committed', { turnId: ref.turnId, answer: answer.kind });
       this.live.committed(lease.session, events);
+      await this.reports.deliver(reported);
       return answer;
     } catch (error) {
       if (error instanceof StaleOwnerError) return { kind: claiming && lease.trusted ? 'claim_refused' : 'stale' };
@@ -117,11 +153,12 @@ export class StartGate {
         const { clock, randomness } = this;
         return await untilAnswered({ clock, randomness }, signal, (unclear) => this.transact(passage, signal, unclear));
       } catch (error) {
-        if (!(error instanceof RecordNeeded)) throw error;
-        passage.recorded = await this.readRecord(passage, error.queueSeq);
+        if (error instanceof RecordNeeded) passage.recorded = await this.readRecord(passage, error.queueSeq);
+        else if (error instanceof ParentNeeded) passage.withParent = true;
+        else throw error;
       }
     }
-    return { answer: { kind: 'yielded' }, events: [] };
+    return only({ kind: 'yielded' });
   }
 
   private async transact(passage: Passage, signal: AbortSignal, unclear: boolean): Promise<Decision> {
@@ -130,32 +167,50 @@ export class StartGate {
     await this.steps.reach('gate3.before', { turnId: ref.turnId });
     lease.assertTrusted();
     signal.throwIfAborted();
-    const decision = await this.database.together((tx) => this.decideIn(tx, passage), {
-      lane: sessionName(lease.session),
-      bytes: 0,
-    });
+    const decision = await (passage.withParent
+      ? this.database.transaction(async (tx) => this.decideIn(tx, passage, await this.lockWithParent(tx, passage)))
+      : this.database.together(async (tx) => this.decideIn(tx, passage, await this.lock(tx, passage)), {
+          lane: sessionName(lease.session),
+          bytes: 0,
+        }));
     // Whatever was written was written under this epoch.
     if (decision.events.length > 0) lease.claimed = true;
     return decision;
   }
 
-  private async decideIn(tx: Tx, passage: Passage): Promise<Decision> {
-    const { session } = passage.lease;
+  private async lock(tx: Tx, { lease: { session }, ref }: Passage): Promise<Ground> {
     const [row, head, line] = await Promise.all([
-      this.turns.lock(tx, session.account, passage.ref.turnId),
+      this.turns.lock(tx, session.account, ref.turnId),
       this.ledger.lockHead(tx, session),
       this.turns.live(tx, session),
     ]);
+    return { row, head, line, kin: null };
+  }
+
+  private async lockWithParent(tx: Tx, { lease: { session }, ref }: Passage): Promise<Ground> {
+    const parent = await this.family.holdParent(tx, await this.turns.find(tx, session.account, ref.turnId));
+    const row = await this.turns.lock(tx, session.account, ref.turnId);
+    const heads = await Heads.lock(tx, this.ledger, [session, ...(parent ? [parent] : [])]);
+    const line = await this.turns.live(tx, session);
+    return { row, head: heads.of(session), line, kin: { parent, heads } };
+  }
+
+  private async decideIn(tx: Tx, passage: Passage, ground: Ground): Promise<Decision> {
+    const { session } = passage.lease;
+    const { row, head, line } = ground;
     if (!row || !head || row.sessionId !== session.sessionId || row.generation !== passage.ref.generation) {
       return only({ kind: 'dropped' });
     }
     const standing = await this.ownAppend(tx, head, passage);
-    if (isTerminal(row.state)) return { answer: { kind: 'ended', state: row.state }, events: standing };
+    if (isTerminal(row.state)) {
+      return { answer: { kind: 'ended', state: row.state }, events: standing, reported: null };
+    }
     if (standing.length > 0) return this.started(tx, row, passage, standing);
     if (row.state !== 'stop_requested' && line.some((other) => other.queueSeq < row.queueSeq!)) {
       return only({ kind: 'behind', live: line.map(({ turnId, generation }) => ({ turnId, generation })) });
     }
-    return this.move(tx, head, row, passage);
+    if (await this.isForgotten(tx, row)) return this.forget(tx, head, row, passage);
+    return this.move(tx, { ...ground, head, row }, passage);
   }
 
   /** What an earlier attempt of this passage has committed without our hearing of it. */
@@ -167,22 +222,31 @@ export class StartGate {
   }
 
   /** The append comes first: it may be refused, and then nothing is left to be written. */
-  private async move(tx: Tx, head: SessionHead, row: TurnRow, passage: Passage): Promise<Decision> {
+  private async move(
+    tx: Tx,
+    ground: Ground & { head: SessionHead; row: TurnRow },
+    passage: Passage,
+  ): Promise<Decision> {
     const { session, owner } = passage.lease;
+    const { head, row } = ground;
     const { nowMs } = head;
     const progress = row.state === 'queued' ? new TurnProgress() : await this.progress(tx, head, row, passage);
+    const isPoisoned = progress.barrenAttempts >= this.settings.turnMaxAttempts;
+    if (row.parent && (row.state === 'stop_requested' || isPoisoned) && !ground.kin) throw new ParentNeeded();
     if (row.state === 'stop_requested') {
       const data = { ...stopFacts(row), gate: 'start' as const };
       const events = this.append(tx, head, passage, progress, { type: 'turn.stopped', turn: passage.ref, data });
       this.turns.move(tx, row, 'start', { nowMs });
-      return { answer: { kind: 'ended', state: 'stopped' }, events };
+      const reported = await this.report(tx, ground, { state: 'stopped', text: progress.lastWords });
+      return { answer: { kind: 'ended', state: 'stopped' }, events, reported };
     }
-    if (progress.barrenAttempts >= this.settings.turnMaxAttempts) {
+    if (isPoisoned) {
       const error = poisoned(progress.barrenAttempts);
       const last: EventDraft = { type: 'turn.failed', turn: passage.ref, data: error };
       const events = this.append(tx, head, passage, progress, last);
       this.turns.move(tx, row, 'fail', { nowMs, error });
-      return { answer: { kind: 'ended', state: 'failed' }, events };
+      const reported = await this.report(tx, ground, { state: 'failed', text: error.message });
+      return { answer: { kind: 'ended', state: 'failed' }, events, reported };
     }
     const run = { attempt: progress.attempts + 1, podId: owner.podId, epoch: owner.epoch };
     const start: EventDraft =
@@ -192,7 +256,32 @@ export class StartGate {
     const append = { id: passage.appendId, writer: writer(passage.lease), events: [start] };
     const events = this.ledger.append(tx, head, append);
     this.turns.move(tx, row, 'start', { nowMs, attempts: run.attempt });
-    return { answer: await this.toStart(tx, row, { session, progress, events }), events };
+    const steeringWaits = ground.line.some(({ mode, state }) => mode === 'steer' && state === 'queued');
+    return {
+      answer: await this.toStart(tx, row, { session, progress, events, steeringWaits }),
+      events,
+      reported: null,
+    };
+  }
+
+  private async report(tx: Tx, { kin, row }: Ground & { row: TurnRow }, end: ChildEnd): Promise<Reported | null> {
+    return kin && this.family.report(tx, kin.heads, kin.parent, row, end);
+  }
+
+  /** A report that was sent to an earlier generation of its parent: nobody is to hear it any more [K2]. */
+  private async isForgotten(tx: Tx, { account, kind, parent, state }: TurnRow): Promise<boolean> {
+    if (kind !== 'report' || !parent || state !== 'queued') return false;
+    return (await this.turns.find(tx, account, parent.turnId))?.generation !== parent.generation;
+  }
+
+  private forget(tx: Tx, head: SessionHead, row: TurnRow, { lease, ref, appendId }: Passage): Decision {
+    const stop = { by: row.initiator ?? '', reason: 'the turn that it reports to was retried' };
+    const events = this.ledger.append(tx, head, {
+      ...{ id: appendId, writer: writer(lease), activity: true },
+      events: [{ type: 'turn.stopped', turn: ref, data: { ...stop, gate: 'start' } }],
+    });
+    this.turns.move(tx, row, 'stop', { nowMs: head.nowMs, stop });
+    return { answer: { kind: 'ended', state: 'stopped' }, events, reported: null };
   }
 
   /** The last events of a turn that does not run any more: its open calls are closed first. */
@@ -210,18 +299,29 @@ export class StartGate {
   private async started(tx: Tx, row: TurnRow, passage: Passage, standing: Event[]): Promise<Decision> {
     const { session } = passage.lease;
     const progress = TurnProgress.of(passage.recorded?.events ?? []);
-    return { answer: await this.toStart(tx, row, { session, progress, events: standing }), events: standing };
+    const answer = await this.toStart(tx, row, { session, progress, events: standing, steeringWaits: true });
+    return { answer, events: standing, reported: null };
   }
 
   private async toStart(
     tx: Tx,
     row: TurnRow,
-    { session, progress, events }: { session: Lease['session']; progress: TurnProgress; events: Event[] },
+    {
+      session,
+      progress,
+      events,
+      steeringWaits,
+    }: { session: Lease['session']; progress: TurnProgress; events: Event[]; steeringWaits: boolean },
   ): Promise<Started> {
     const said = await this.ledger.eventAt(tx, session, row.contentSeq!);
     for (const event of events) progress.apply(event);
     const { content } = said!.data as EventData['message.accepted' | 'message.edited'];
-    return { kind: 'started', content, progress, stopRequested: row.state === 'stop_requested' };
+    const { turnId, generation, parent, kind, state } = row;
+    return {
+      ...{ kind: 'started', ref: { turnId, generation }, content, progress, steeringWaits },
+      isChild: parent !== null && kind !== 'report',
+      stopRequested: state === 'stop_requested',
+    };
   }
 
   /** What earlier attempts have recorded, complete: the session's head is locked. */
@@ -254,7 +354,7 @@ function writer({ claimed, owner: { epoch, podId, boot } }: Lease) {
 }
 
 function only(answer: RunOutcome): Decision {
-  return { answer, events: [] };
+  return { answer, events: [], reported: null };
 }
 
 function poisoned(attempts: number): TurnError {

@@ -1,7 +1,16 @@
-import { type Event, type EventData, type EventDraft, type EventType, type Ref, StaleOwnerError } from '#protocol';
+import {
+  type Event,
+  type EventData,
+  type EventDraft,
+  type EventType,
+  type Ref,
+  StaleOwnerError,
+  type TurnState,
+} from '#protocol';
 import type { Clock, Randomness, StepPoints } from '#platform';
 import { type EventLedger, EventTooLargeError, type LiveEvents } from '#event-ledger';
 import type { Lease } from '#session-lock';
+import type { Turns } from '#turn-lifecycle';
 import { AgentError } from './agent.js';
 import { type AttemptExit, LeaveSignal } from './attempt-exit.js';
 import { untilAnswered } from './ledger-outage.js';
@@ -9,6 +18,7 @@ import type { TurnProgress } from './turn-progress.js';
 
 export interface RecorderDeps {
   ledger: EventLedger;
+  turns: Turns;
   live: LiveEvents;
   clock: Clock;
   randomness: Randomness;
@@ -64,7 +74,7 @@ export class StepRecorder {
   }
 
   private async append(events: readonly EventDraft[]): Promise<Event[]> {
-    const { ledger, randomness, steps } = this.deps;
+    const { ledger, turns, randomness, steps } = this.deps;
     const facts = this.facts(events);
     const append = {
       id: randomness.id(),
@@ -76,8 +86,17 @@ export class StepRecorder {
       this.assertMayWrite();
       const held = steps.reach('append.checked', facts);
       if (held) await held;
-      return ledger.appendGrouped(this.lease.session, append);
+      return ledger.appendGrouped(this.lease.session, append, {
+        read: (tx) => turns.stateIn(tx, this.lease.session.account, this.turn.turnId),
+        heard: (turn) => this.heard(turn),
+      });
     });
+  }
+
+  /** Every append tells whether the turn is to stop, should the notice have been lost. */
+  private heard(turn: { generation: number; state: TurnState } | null): void {
+    const isToStop = turn?.state === 'stop_requested' && turn.generation === this.turn.generation;
+    if (isToStop) this.exit.leave({ kind: 'stop' });
   }
 
   private facts(events: readonly EventDraft[]) {

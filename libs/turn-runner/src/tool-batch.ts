@@ -1,7 +1,8 @@
-import type { EventData, ToolCall } from '#protocol';
+import type { EventData, SessionKey, ToolCall } from '#protocol';
 import type { StepPoints } from '#platform';
 import { AgentError, type Tool, type Toolbox, type ToolRun } from './agent.js';
 import type { AttemptExit } from './attempt-exit.js';
+import type { ChildDoor } from './children.js';
 import type { StepRecorder } from './step-recorder.js';
 import { type ToolOutput, toolOutput } from './tool-output.js';
 import type { TurnProgress } from './turn-progress.js';
@@ -11,10 +12,11 @@ export interface ToolDeps {
   progress: TurnProgress;
   exit: AttemptExit;
   steps: StepPoints;
+  childDoor: ChildDoor;
 }
 
 /** What every run of a call by this attempt has in common. */
-export type RunFacts = Pick<ToolRun, 'epoch' | 'attempt'> & { turnId: string; generation: number };
+export type RunFacts = Pick<ToolRun, 'epoch' | 'attempt'> & SessionKey & { turnId: string; generation: number };
 
 type Result = EventData['tool.result'];
 
@@ -82,7 +84,20 @@ export class ToolBatch {
   private runFacts(callId: string): ToolRun {
     const { turnId, generation, epoch, attempt } = this.facts;
     const idempotencyKey = `${turnId}/${generation}/${callId}`;
-    return { callId, idempotencyKey, epoch, attempt, signal: this.deps.exit.signal };
+    const spawn: ToolRun['spawn'] = (child) => this.spawn(callId, child);
+    return { callId, idempotencyKey, epoch, attempt, signal: this.deps.exit.signal, spawn };
+  }
+
+  private async spawn(
+    callId: string,
+    { sessionId, content }: Parameters<ToolRun['spawn']>[0],
+  ): ReturnType<ToolRun['spawn']> {
+    const { childDoor, exit, progress } = this.deps;
+    exit.assertMayBegin();
+    const { epoch, ...parent } = this.facts;
+    const { child, told } = await childDoor.spawnChild({ parent, epoch, callId, sessionId, content });
+    for (const event of told) progress.apply(event);
+    return child;
   }
 
   private isRepeatable(call: ToolCall): boolean {

@@ -2,15 +2,20 @@ import {
   type Content,
   type EventData,
   isId,
+  isTerminal,
   type ModelMessage,
   type PodName,
   type Ref,
   type SessionKey,
+  StaleOwnerError,
   type ToolCall,
 } from '#protocol';
-import type { Clock, StepPoints } from '#platform';
+import type { Clock, Database, Randomness, StepPoints } from '#platform';
+import { reportTurnId } from '#family';
 import type { EventLedger, LiveEvents } from '#event-ledger';
 import type { Lease } from '#session-lock';
+import type { Turns } from '#turn-lifecycle';
+import type { Absorption } from './absorption.js';
 import {
   AgentError,
   type ModelReply,
@@ -20,19 +25,28 @@ import {
   type ToolResult,
   type TurnContext,
 } from './agent.js';
-import type { AttemptExit } from './attempt-exit.js';
+import { type AttemptExit, LeaveSignal } from './attempt-exit.js';
+import type { ChildDoor } from './children.js';
 import { History } from './history.js';
+import { untilAnswered } from './ledger-outage.js';
+import { News } from './news.js';
 import { settledWithin } from './settled-within.js';
+import type { Started } from './start-gate.js';
 import type { StepRecorder } from './step-recorder.js';
 import { TextStream } from './text-stream.js';
 import { assertIssued, ToolBatch } from './tool-batch.js';
 import type { TurnProgress } from './turn-progress.js';
 
 export interface ContextDeps {
+  database: Database;
   ledger: EventLedger;
+  turns: Turns;
   live: LiveEvents;
   clock: Clock;
+  randomness: Randomness;
   steps: StepPoints;
+  absorption: Absorption;
+  childDoor: ChildDoor;
 }
 
 /** How many events of the session are read at a time for the model input. */
@@ -55,6 +69,11 @@ export class AttemptContext implements TurnContext {
   readonly epoch: number;
   readonly pod: PodName;
   readonly attempt: number;
+  readonly turn: Ref;
+  readonly content: Content;
+  private readonly progress: TurnProgress;
+  /** Of messages that were put in line since the last look. */
+  readonly news: News;
   private readonly past: History;
   private readSeq = 0;
   private modelSteps = 0;
@@ -65,24 +84,25 @@ export class AttemptContext implements TurnContext {
 
   constructor(
     private readonly deps: ContextDeps,
-    lease: Lease,
-    readonly turn: Ref,
-    readonly content: Content,
+    private readonly lease: Lease,
+    { ref, content, progress, steeringWaits }: Started,
     private readonly exit: AttemptExit,
     private readonly recorder: StepRecorder,
-    private readonly progress: TurnProgress,
   ) {
+    this.turn = ref;
+    this.content = content;
+    this.progress = progress;
+    this.news = new News(steeringWaits);
     this.session = lease.session;
     this.epoch = lease.owner.epoch;
     this.pod = lease.owner;
     this.attempt = progress.attempts;
-    this.past = new History(turn);
+    this.past = new History(ref);
   }
 
   async history(): Promise<ModelMessage[]> {
     for (;;) {
-      this.exit.assertMayBegin();
-      const page = await this.exit.race(this.deps.ledger.events(this.session, this.readSeq, HISTORY_PAGE));
+      const page = await this.read(() => this.deps.ledger.events(this.session, this.readSeq, HISTORY_PAGE));
       for (const event of page) this.past.add(event);
       this.readSeq = page.at(-1)?.seq ?? this.readSeq;
       if (page.length < HISTORY_PAGE) return this.past.messages();
@@ -117,14 +137,27 @@ export class AttemptContext implements TurnContext {
     assertIssued(calls, this.progress, this.begunCalls);
     for (const { callId } of calls) this.begunCalls.add(callId);
     const { recorder, progress, exit } = this;
-    const facts = { ...this.turn, epoch: this.epoch, attempt: this.attempt };
-    const batch = new ToolBatch({ recorder, progress, exit, steps: this.deps.steps }, facts, toolbox);
+    const facts = { ...this.session, ...this.turn, epoch: this.epoch, attempt: this.attempt };
+    const { steps, childDoor } = this.deps;
+    const batch = new ToolBatch({ recorder, progress, exit, steps, childDoor }, facts, toolbox);
     await exit.race(this.track(batch.issue(calls)));
     await exit.race(Promise.all(batch.start().map((run) => this.track(run))));
     return calls.map(({ callId }) => {
       const { outcome, output } = progress.results.get(callId)!;
       return { callId, outcome, output };
     });
+  }
+
+  async children(): Promise<void> {
+    this.assertUnbroken();
+    if (this.progress.openCalls.length > 0) throw new AgentError('children are waited for while a tool call is open');
+    for (;;) {
+      this.exit.yieldIfDraining();
+      this.news.take();
+      await this.absorb();
+      if (await this.allReported()) return;
+      await this.exit.race(this.news.wait());
+    }
   }
 
   /**
@@ -151,10 +184,41 @@ export class AttemptContext implements TurnContext {
 
   private async beginStep(key: string): Promise<void> {
     await this.deps.steps.reach('step.before', { turnId: this.turn.turnId, step: key });
-    if (this.progress.openCalls.length === 0) this.exit.yieldIfDraining();
+    if (this.progress.openCalls.length === 0) {
+      this.exit.yieldIfDraining();
+      if (this.news.take()) await this.absorb();
+    }
     this.exit.assertMayBegin();
     const held = this.deps.steps.reach('step.checked', { turnId: this.turn.turnId, step: key });
     if (held) await held;
+  }
+
+  private async absorb(): Promise<void> {
+    try {
+      await this.track(this.deps.absorption.absorb(this.lease, this.turn, this.exit));
+    } catch (error) {
+      if (error instanceof LeaveSignal) throw error;
+      const refused = error instanceof StaleOwnerError;
+      throw this.exit.leave(refused ? { kind: 'stale', refused, reason: 'lease' } : { kind: 'fault', error });
+    }
+  }
+
+  /** Whether the report of every child has ended, in this turn or by itself. */
+  private async allReported(): Promise<boolean> {
+    const { database, turns } = this.deps;
+    for (const { turnId } of this.progress.children.values()) {
+      const report = await this.read(() => turns.find(database, this.session.account, reportTurnId(turnId)));
+      if (!report || !(isTerminal(report.state) || report.generation > 1)) return false;
+    }
+    return true;
+  }
+
+  /** Reads from the ledger, through an outage of it. */
+  private read<T>(query: () => Promise<T>): Promise<T> {
+    return untilAnswered(this.deps, this.exit.signal, async () => {
+      this.exit.assertMayBegin();
+      return this.exit.race(query());
+    });
   }
 
   private async settle(key: string, stream: TextStream, reply: ModelReply): Promise<RecordedReply> {

@@ -23,7 +23,8 @@ export function interruptedResults(turn: Ref, openCalls: readonly Id[]): EventDr
 
 /** Who asked for the stop, as `turn.stopped` says it. */
 export function stopFacts({ stop }: TurnRow): Stop {
-  return stop?.reason === undefined ? { by: stop?.by ?? '' } : { by: stop.by, reason: stop.reason };
+  const { by = '', reason, via } = stop ?? {};
+  return { by, ...(reason !== undefined && { reason }), ...(via && { via }) };
 }
 
 /** What the agent threw, as the turn's error: words for people, no stack. */

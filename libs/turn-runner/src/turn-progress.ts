@@ -1,4 +1,4 @@
-import type { Event, EventData, Id, Usage } from '#protocol';
+import type { Event, EventData, Id, SRef, Usage } from '#protocol';
 
 type Message = EventData['model.message'];
 type Call = EventData['tool.call'];
@@ -13,6 +13,8 @@ export class TurnProgress {
   readonly messages = new Map<string, Message>();
   readonly calls = new Map<Id, Call>();
   readonly results = new Map<Id, Result>();
+  /** The children spawned, by the call that did. */
+  readonly children = new Map<Id, SRef>();
   /** Attempts begun: 1 with `turn.started`, one more with each `turn.resumed`. */
   attempts = 0;
   private readonly issued = new Set<Id>();
@@ -44,6 +46,9 @@ export class TurnProgress {
         this.calls.set(event.data.callId, event.data);
         this.issued.add(event.data.callId);
         return;
+      case 'child.spawned':
+        this.children.set(event.data.callId, event.data.child);
+        return;
       case 'tool.result':
         this.results.set(event.data.callId, event.data);
         this.hasRecorded = true;
@@ -73,6 +78,11 @@ export class TurnProgress {
    */
   get voidStep(): string | null {
     return this.openCalls.length > 0 ? null : `model:${this.messages.size + 1}`;
+  }
+
+  /** What the turn has said last; empty when it has said nothing. */
+  get lastWords(): string {
+    return [...this.messages.values()].findLast(({ text }) => text !== '')?.text ?? '';
   }
 
   /** What all model steps used together; undefined when none of them told. */

@@ -1,11 +1,13 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { type Id, type Ref, type RunOutcome, StaleOwnerError } from '#protocol';
-import { Clock, Drain, Randomness, Settings, StepPoints, type Timer } from '#platform';
+import { type Id, type Ref, type RunOutcome, sameRef, type SessionKey, sessionName, StaleOwnerError } from '#protocol';
+import { Clock, Database, Drain, Randomness, Settings, StepPoints, type Timer } from '#platform';
 import { EventLedger, LiveEvents } from '#event-ledger';
 import type { Lease } from '#session-lock';
 import { TurnRecords, Turns } from '#turn-lifecycle';
+import { Absorption } from './absorption.js';
 import { Agent } from './agent.js';
 import { AttemptExit, LeaveSignal, type YieldReason } from './attempt-exit.js';
+import { ChildDoor } from './children.js';
 import { Finish } from './finish.js';
 import { settledWithin } from './settled-within.js';
 import { StartGate, type Started } from './start-gate.js';
@@ -18,6 +20,15 @@ const LEAVE_WAIT_MS = 500;
 /** How long after the signal an answer is given, whatever hangs. */
 const ABANDON_MS = 3 * LEAVE_WAIT_MS;
 
+/** One attempt, by its session. */
+interface UnderWay {
+  account: Id;
+  ref: Ref;
+  exit: AttemptExit;
+  /** Null until the turn has passed the gate. */
+  context: AttemptContext | null;
+}
+
 /**
  * Works on envelopes: gate 3, the agent's steps, the turn's end.
  *
@@ -29,12 +40,15 @@ const ABANDON_MS = 3 * LEAVE_WAIT_MS;
 @Injectable()
 export class TurnRunner {
   private readonly logger = new Logger(TurnRunner.name);
-  private readonly underWay = new Map<string, AttemptExit>();
+  private readonly underWay = new Map<string, UnderWay>();
 
   constructor(
     @Inject(StartGate) private readonly gate: StartGate,
     @Inject(Finish) private readonly finish: Finish,
+    @Inject(Absorption) private readonly absorption: Absorption,
+    @Inject(ChildDoor) private readonly childDoor: ChildDoor,
     @Inject(Agent) private readonly agent: Agent,
+    @Inject(Database) private readonly database: Database,
     @Inject(Turns) private readonly turns: Turns,
     @Inject(TurnRecords) private readonly records: TurnRecords,
     @Inject(EventLedger) private readonly ledger: EventLedger,
@@ -71,19 +85,21 @@ export class TurnRunner {
 
   /** Never rejects. Whatever it still writes after it was abandoned is fenced by the epoch, as everything it writes. */
   private async workOn(lease: Lease, ref: Ref, signal: AbortSignal): Promise<RunOutcome> {
-    const name = attemptName(lease.session.account, ref);
+    const name = sessionName(lease.session);
     const exit = new AttemptExit(lease, signal, this.drain);
-    this.underWay.set(name, exit);
+    // Before the gate, so that a stop that comes right behind it finds whom to tell [Bx7].
+    const own: UnderWay = { account: lease.session.account, ref, exit, context: null };
+    this.underWay.set(name, own);
     try {
       const gate = await this.gate.pass(lease, ref, signal);
       if (gate.kind === 'started') this.recordRunning(lease, ref);
-      return gate.kind === 'started' ? await this.attempt(lease, ref, gate, exit) : gate;
+      return gate.kind === 'started' ? await this.attempt(lease, gate, own) : gate;
     } catch (error) {
       this.logger.error({ err: error, session: lease.session, turn: ref }, 'a turn was left because of a fault');
       return leftOutcome(lease);
     } finally {
       // One that was abandoned may end when the next attempt at the turn is already there.
-      if (this.underWay.get(name) === exit) this.underWay.delete(name);
+      if (this.underWay.get(name) === own) this.underWay.delete(name);
       exit.dispose();
     }
   }
@@ -97,25 +113,44 @@ export class TurnRunner {
 
   /**
    * Somebody says that the stop of this turn was requested. The ledger is asked first; a request for another generation,
-   * or one that is not there, changes nothing. Never rejects: a lost notice is found by whoever looks later.
+   * or one that is not there, changes nothing [B5]. Never rejects: a lost notice is found by whoever looks later.
    */
   async stopRequested(account: Id, ref: Ref): Promise<void> {
-    const exit = this.underWay.get(attemptName(account, ref));
-    if (!exit) return;
+    const meant = [...this.underWay.values()].filter((each) => each.account === account && sameRef(each.ref, ref));
+    if (meant.length > 0) await this.lookForStops(meant);
+  }
+
+  /** Something was put in line behind the turn that this session runs: it may be meant for it. */
+  woken(session: SessionKey): void {
+    this.underWay.get(sessionName(session))?.context?.news.tell();
+  }
+
+  /** Looks for what notices have missed, for all turns under way: one query, and one more for each that waits. */
+  async look(): Promise<void> {
+    const all = [...this.underWay.values()];
+    for (const { context } of all) context?.news.tell();
+    if (all.length > 0) await this.lookForStops(all);
+  }
+
+  private async lookForStops(some: readonly UnderWay[]): Promise<void> {
     try {
-      const [state] = await this.turns.states([{ account, ...ref }]);
-      if (state === 'stop_requested') exit.leave({ kind: 'stop' });
+      const states = await this.turns.states(some.map(({ account, ref }) => ({ account, ...ref })));
+      some.forEach(({ exit }, at) => {
+        if (states[at] === 'stop_requested') exit.leave({ kind: 'stop' });
+      });
     } catch (error) {
-      this.logger.warn({ err: error, turn: ref }, 'could not look whether a turn is to be stopped');
+      this.logger.warn({ err: error, turns: some.length }, 'could not look whether turns are to be stopped');
     }
   }
 
-  private async attempt(lease: Lease, ref: Ref, started: Started, exit: AttemptExit): Promise<RunOutcome> {
-    const { progress, content } = started;
-    const { ledger, live, clock, randomness, steps } = this;
-    const deps = { ledger, live, clock, randomness, steps };
+  private async attempt(lease: Lease, started: Started, own: UnderWay): Promise<RunOutcome> {
+    const { ref, progress } = started;
+    const { exit } = own;
+    const { database, ledger, turns, live, clock, randomness, steps, absorption, childDoor } = this;
+    const deps = { database, ledger, turns, live, clock, randomness, steps, absorption, childDoor };
     const recorder = new StepRecorder(deps, lease, ref, exit, progress);
-    const context = new AttemptContext(deps, lease, ref, content, exit, recorder, progress);
+    const context = new AttemptContext(deps, lease, started, exit, recorder);
+    own.context = context;
     if (started.stopRequested) exit.leave({ kind: 'stop' });
     const end = await this.work(context, exit);
     try {
@@ -123,7 +158,7 @@ export class TurnRunner {
       exit.leave({ kind: 'over' });
       await context.windUp(this.settings.stopToolWaitMs);
       const withUsage: TurnEnd = end.kind === 'complete' ? { ...end, usage: progress.usage } : end;
-      return await this.finish.end(lease, ref, withUsage, progress.openCalls, exit);
+      return await this.finish.end(lease, started, withUsage, exit);
     } catch (error) {
       context.abandon();
       if (error instanceof StaleOwnerError) {
@@ -176,10 +211,6 @@ export class TurnRunner {
     await settledWithin(this.clock, LEAVE_WAIT_MS, append);
     return refused;
   }
-}
-
-function attemptName(account: Id, { turnId, generation }: Ref): string {
-  return `${account}/${turnId}/${generation}`;
 }
 
 /** The turn stays as it is. */

@@ -1,12 +1,11 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { ButlerError, KeyNames, type SessionKey, sessionName } from '#protocol';
-import { type Database, Drain, MemoryStore, StepPoints, SystemClock, SystemRandomness } from '#platform';
+import { ButlerError, type SessionKey, sessionName } from '#protocol';
+import { type Database, Drain, Settings, StepPoints, SystemClock, SystemRandomness } from '#platform';
 import { LiveEvents, SqlEventLedger } from '#event-ledger';
-import { AdmissionGate } from '#intake';
 import { Lease } from '#session-lock';
-import { MemoryTurnRecords, SqlTurns } from '#turn-lifecycle';
-import { Finish, StartGate, TurnRunner } from '#turn-runner';
+import { SqlTurns } from '#turn-lifecycle';
 import type { SeededRandom } from '../../simulation/seeded-random.js';
+import { type ComposedPod, composePod, lonelyCoordination } from '#test-kit';
 import { SteppingAgent } from '../../simulation/stepping.agent.js';
 
 /** Counts the attempts at transactions that failed and were repeated, by what the server said. */
@@ -49,7 +48,9 @@ class Unheard extends LiveEvents {
   }
 }
 
-const SETTINGS = { queueMaxPending: 100_000, turnMaxAttempts: 100_000, stopToolWaitMs: 1_000 };
+const SETTINGS = Object.assign(new Settings(), {
+  ...{ queueMaxPending: 100_000, turnMaxAttempts: 100_000, stopToolWaitMs: 1_000 },
+});
 /** How many of the last messages may be sent again. */
 const RECENT = 6;
 /** How often an attempt at a turn is left in the middle. */
@@ -62,8 +63,8 @@ const LEFT = 0.25;
 export class StormPod {
   readonly ledger: SqlEventLedger;
   private readonly turns: SqlTurns;
-  private readonly doors: { grouped: AdmissionGate; alone: AdmissionGate };
-  private readonly runners: { grouped: TurnRunner; alone: TurnRunner };
+  private readonly grouped: ComposedPod;
+  private readonly alone: ComposedPod;
   private readonly counts = new Map<string, number>();
   private readonly busy = new Set<string>();
   private readonly leases = new Map<string, Lease>();
@@ -78,9 +79,8 @@ export class StormPod {
   ) {
     this.ledger = new SqlEventLedger(database);
     this.turns = new SqlTurns(database);
-    const alone = byThemselves(database);
-    this.doors = { grouped: this.door(database), alone: this.door(alone) };
-    this.runners = { grouped: this.runner(database), alone: this.runner(alone) };
+    this.grouped = this.compose(database);
+    this.alone = this.compose(byThemselves(database));
   }
 
   static count(pods: readonly StormPod[], what: string): number {
@@ -120,7 +120,7 @@ export class StormPod {
       const lease = await this.lease(session);
       const leave = new AbortController();
       if (this.random.chance(0.3)) this.leaving.set(ref.turnId, leave);
-      const outcome = await this.runners[alone ? 'alone' : 'grouped'].run(lease, ref, leave.signal);
+      const outcome = await (alone ? this.alone : this.grouped).runner.run(lease, ref, leave.signal);
       this.leaving.delete(ref.turnId);
       if (outcome.kind === 'stale' || outcome.kind === 'claim_refused') this.leases.delete(name);
       this.note(outcome.kind);
@@ -140,7 +140,7 @@ export class StormPod {
   private async admit({ session, turnId }: Said, alone: boolean): Promise<void> {
     const message = { ...session, turnId, initiator: 'ann', content: 'go', mode: 'enqueue', metadata: null } as const;
     try {
-      await this.doors[alone ? 'alone' : 'grouped'].admit(message);
+      await (alone ? this.alone : this.grouped).admission.admit(message);
     } catch (error) {
       throw error instanceof ButlerError ? error : new Error(`not taken in: ${String(error)}`, { cause: error });
     }
@@ -161,25 +161,17 @@ export class StormPod {
     this.counts.set(what, (this.counts.get(what) ?? 0) + 1);
   }
 
-  private door(database: Database): AdmissionGate {
-    const [turns, ledger] = [new SqlTurns(database), new SqlEventLedger(database)];
-    return new AdmissionGate(database, turns, ledger, new SystemRandomness(), SETTINGS);
-  }
-
-  private runner(database: Database): TurnRunner {
+  private compose(database: Database): ComposedPod {
     const { clock } = this;
-    const [turns, ledger, live] = [new SqlTurns(database), new SqlEventLedger(database), new Unheard()];
-    const [random, steps] = [new SystemRandomness(), new StepPoints()];
-    const gate = new StartGate(database, turns, ledger, live, clock, random, steps, SETTINGS);
-    const finish = new Finish(database, turns, ledger, live, clock, random, steps);
-    const records = new MemoryTurnRecords(new MemoryStore(clock), new KeyNames('storm:'), 1_000_000);
     const agent = new SteppingAgent({
       begin: ({ turnId }) => this.mayLeave(turnId),
       hold: () => turn(),
     });
-    return new TurnRunner(
-      ...([gate, finish, agent, turns, records, ledger, live, clock, random, steps, new Drain(), SETTINGS] as const),
-    );
+    return composePod({
+      ...{ database, clock, agent, live: new Unheard(), randomness: new SystemRandomness(), steps: new StepPoints() },
+      ...{ drain: new Drain(), settings: SETTINGS },
+      ...lonelyCoordination(clock, SETTINGS),
+    });
   }
 
   private mayLeave(turnId: string): void {

@@ -12,11 +12,9 @@ import {
 } from '#platform';
 import { ActorSupervisor } from '#actor';
 import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
-import { Family } from '#family';
-import { AdmissionGate, Intake, Refusals, RetryGate, SpawnGate, StopGate } from '#intake';
+import { Intake } from '#intake';
 import {
   AnnouncedWork,
-  Handover,
   MemoryMessageQueue,
   MemoryPartitionMarks,
   type MessageQueue,
@@ -26,9 +24,9 @@ import {
 } from '#message-queue';
 import { PartitionFilling, Reconciler, Recovery } from '#recovery';
 import { LeaseKeeper, MemorySessionLocks, RedisSessionLocks, type SessionLocks } from '#session-lock';
-import { ManualClock } from '#test-kit';
+import { composePod, ManualClock } from '#test-kit';
 import { MemoryTurnRecords, RedisTurnRecords, SqlTurns } from '#turn-lifecycle';
-import { type Agent, Finish, StartGate, TurnRunner } from '#turn-runner';
+import { type Agent } from '#turn-runner';
 import { Points } from './points.js';
 
 /** What a pod is made of. */
@@ -127,12 +125,12 @@ export class TracePod {
       options.actors === false
         ? new AnnouncedWork(channels, keys)
         : { offer: (...work) => this.supervisor.offer(...work) };
-    const gate = new StartGate(database, turns, ledger, live, clock, random, steps, settings);
-    const finish = new Finish(database, turns, ledger, live, clock, random, steps);
     const agent = parts.agent(steps);
-    const runner = new TurnRunner(
-      ...([gate, finish, agent, turns, records, ledger, live, clock, random, steps, drain, settings] as const),
-    );
+    const { intake, runner } = composePod({
+      ...{ database, live, records, queue, waitingWork, health: new CoordinationHealth(coordination) },
+      ...{ pod: this.identity, clock, randomness: random, steps, drain, settings: settings, agent },
+    });
+    this.intake = intake;
     const filling = new PartitionFilling(
       ...([settings, keys, clock, random, steps, channels, turns, queue, marks, waitingWork] as const),
     );
@@ -144,30 +142,6 @@ export class TracePod {
     );
     const reconciler = new Reconciler(settings, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(settings, clock, filling, reconciler);
-    const family = new Family(turns, ledger, random);
-    const admission = new AdmissionGate(database, turns, ledger, random, settings);
-    const stops = new StopGate(database, turns, ledger, family, random);
-    const retries = new RetryGate(database, turns, ledger, family, random, settings);
-    const spawns = new SpawnGate(database, turns, ledger, family, random, settings);
-    const refusals = new Refusals(database, turns, ledger, random);
-    const handover = new Handover(queue, waitingWork, identity);
-    const health = new CoordinationHealth(coordination);
-    this.intake = new Intake(
-      ...([
-        admission,
-        stops,
-        retries,
-        spawns,
-        refusals,
-        ledger,
-        live,
-        records,
-        handover,
-        health,
-        random,
-        steps,
-      ] as const),
-    );
   }
 
   /** Whether it hears what is said. */

@@ -157,13 +157,20 @@ describe('the script agent', () => {
     });
   });
 
-  it.each([
-    ['throw no way', 'no way'],
-    ['spawn child\n  say hi', 'child turns are not served by this pod'],
-    ['await', 'child turns are not served by this pod'],
-  ])('%j fails the turn', async (script, message) => {
-    await play(script);
-    expect((await stage.row())?.error).toMatchObject({ code: 'agent_error', message });
+  it('"throw" fails the turn', async () => {
+    await play('throw no way');
+    expect((await stage.row())?.error).toMatchObject({ code: 'agent_error', message: 'no way' });
+  });
+
+  it('spawns a child with its lines, and goes on at once; without children there is nothing to await', async () => {
+    await play('await\nspawn child\n  say hi\n  say more\nsay done');
+    const [result] = (await results()) as { outcome: string; output: { sessionId: string; turnId: string } }[];
+    expect(result).toMatchObject({ outcome: 'ok', output: { sessionId: 'child', generation: 1 } });
+    const child = await stage.row(result!.output.turnId);
+    expect(child).toMatchObject({ sessionId: 'child', state: 'queued', parent: { sessionId: 's', turnId: 't' } });
+    const [said] = await stage.ledger.events({ account: 'acc', sessionId: 'child' }, 0, 1);
+    expect(said?.data).toMatchObject({ content: 'say hi\nsay more' });
+    expect(await replies()).toEqual(['', 'done']);
   });
 
   it('bears with failures for a bounded time, then says its text', async () => {

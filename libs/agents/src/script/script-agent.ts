@@ -70,8 +70,9 @@ class ScriptPlay {
       case 'tools':
         return this.tools(line.calls);
       case 'spawn':
+        return this.tools([{ name: 'spawn', input: { sessionId: line.sessionId, content: line.content } }]);
       case 'await':
-        throw new AgentError('child turns are not served by this pod');
+        return this.turn.children();
       case 'flaky':
         await this.model((step) => this.flaky(step, line.times, line.text));
         return;

@@ -17,6 +17,7 @@ export function scriptTools(turn: TurnContext, log: CallLog, clock: Clock, dir: 
     ['append', logged(appendTool(turn, clock, dir))],
     ['sleep', logged(sleepTool(clock))],
     ['fail', logged(failTool)],
+    ['spawn', logged(spawnTool)],
   ]);
 }
 
@@ -55,6 +56,16 @@ function sleepTool(clock: Clock): Tool {
 const failTool: Tool = {
   repeatable: () => true,
   run: (input) => Promise.reject(new Error(String((input as Input)['message'] ?? 'failed'))),
+};
+
+const spawnTool: Tool = {
+  repeatable: () => true,
+  async run(input, call) {
+    const { sessionId, content } = input as Input;
+    if (!isId(sessionId)) throw new Error('spawn needs a sessionId');
+    if (typeof content !== 'string' || content.trim() === '') throw new Error('spawn needs a content');
+    return call.spawn({ sessionId, content });
+  },
 };
 
 function milliseconds(value: unknown): number {
