@@ -29,8 +29,18 @@ export abstract class Behind {
   /** Forgets the records of turns. */
   abstract forget(session: SessionKey, turnIds: readonly string[]): Promise<void>;
 
+  /** The mark that the session's partition has been filled. */
+  protected abstract loseMark(session: SessionKey): Promise<void>;
+
   /** Lets the next look of the reconciler come at once, as if a sweep's interval had passed. */
   abstract letReconcile(session: SessionKey): Promise<void>;
+
+  /** Redis loses everything of the session, its partition's mark included. */
+  async loseAll(session: SessionKey, turnIds: readonly string[]): Promise<void> {
+    await this.setBack(session, { lock: null });
+    await this.forget(session, turnIds);
+    await this.loseMark(session);
+  }
 
   /** The lease runs out, or is taken away. */
   async loseLock(session: SessionKey): Promise<void> {
@@ -95,6 +105,10 @@ class BehindRedis extends Behind {
     await this.coordination.redis.run((redis) => redis.del(...records));
   }
 
+  protected override async loseMark(session: SessionKey): Promise<void> {
+    await this.coordination.redis.run((redis) => redis.del(this.keys.intact(partitionOf(session))));
+  }
+
   override async letReconcile(session: SessionKey): Promise<void> {
     await this.coordination.redis.run((redis) => redis.del(this.keys.reconciling(partitionOf(session))));
   }
@@ -130,6 +144,10 @@ class BehindMemory extends Behind {
 
   override async forget(session: SessionKey, turnIds: readonly string[]): Promise<void> {
     for (const turnId of turnIds) this.coordination.store.delete(this.keys.turn(session, turnId));
+  }
+
+  protected override async loseMark(session: SessionKey): Promise<void> {
+    this.coordination.store.delete(this.keys.intact(partitionOf(session)));
   }
 
   override async letReconcile(session: SessionKey): Promise<void> {
