@@ -68,7 +68,7 @@ export class AdmissionGate {
         ]);
         mayBeKnown = true;
         const { ownerEpoch } = head;
-        if (known) return { turn: sameMessage(known, sessionId, digest), events: [], ownerEpoch };
+        if (known) return { turn: sameMessage(known, message, digest), events: [], ownerEpoch };
         await this.checkRoom(tx, message, queued);
         const turn = this.turns.insert(
           tx,

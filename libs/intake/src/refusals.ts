@@ -3,6 +3,7 @@ import type { Event, Id, SessionKey } from '#protocol';
 import { Database, Randomness, type Tx } from '#platform';
 import { EventLedger } from '#event-ledger';
 import { Turns } from '#turn-lifecycle';
+import { isTombstoneOf } from './same-message.js';
 
 /** Leaves word in the ledger, once, that a message met the tombstone of its turn. What it said is not kept. */
 @Injectable()
@@ -21,7 +22,8 @@ export class Refusals {
 
   private async noteIn(tx: Tx, session: SessionKey, turnId: Id, initiator: string): Promise<Event[]> {
     const row = await this.turns.lock(tx, session.account, turnId);
-    if (row?.sessionId !== session.sessionId || row.acceptedSeq !== null || row.refusedAtMs !== null) return [];
+    const { sessionId } = session;
+    if (!row || !isTombstoneOf(row, { sessionId, initiator }) || row.refusedAtMs !== null) return [];
     const head = await this.ledger.openHead(tx, session);
     const turn = { turnId, generation: row.generation };
     const events = this.ledger.append(tx, head, {

@@ -36,7 +36,7 @@ interface Passage {
 /**
  * Gate 1, the one and only way to stop a turn: decided in one transaction, with all its live descendants (I5, I6, I9).
  *
- * An unborn turn becomes a tombstone, which its message meets. A queued one ends here. A running one is marked, and ends
+ * An unborn turn becomes a tombstone, which its message meets: a user's for messages of their own, an admin's for anybody's. A queued one ends here. A running one is marked, and ends
  * at its next safe point. One that has ended stays as it is; named with the next generation, it moves there as stopped,
  * so that a retry that is on its way meets the stop [G2].
  */
@@ -88,7 +88,8 @@ export class StopGate {
       ...{ id: appendId, writer: { kind: 'producer' }, activity: true },
       events: [{ type: 'turn.stopped', turn: ref, data: { ...stop, gate: 'stop' } }],
     });
-    this.turns.insertTombstone(tx, { ...session, turnId }, { nowMs: head.nowMs, stop });
+    const initiator = request.isAdmin ? null : request.by;
+    this.turns.insertTombstone(tx, { ...session, turnId, initiator }, { nowMs: head.nowMs, stop });
     return {
       ref,
       state: 'stopped',

@@ -47,6 +47,8 @@ export interface Tombstone {
   account: Id;
   turnId: Id;
   sessionId: Id;
+  /** Whose message it meets; null: anybody's. */
+  initiator: string | null;
 }
 
 /** A message on its way in. */

@@ -53,7 +53,7 @@ export function tombstoneRow(turn: Tombstone, stop: StopOrder, nowMs: number): T
     ...turn,
     ...{ path: turn.turnId, parent: null, state: 'stopped', generation: 1, attempts: 0, absorbedBy: null, error: null },
     ...{ queueSeq: null, acceptedSeq: null, contentSeq: null },
-    ...{ mode: 'enqueue', kind: 'user', initiator: null, metadata: null, digest: null },
+    ...{ mode: 'enqueue', kind: 'user', metadata: null, digest: null },
     stop: { ...stop, atMs: nowMs },
     ...{ acceptedAtMs: null, queuedAtMs: null, startedAtMs: null, endedAtMs: nowMs, refusedAtMs: null },
   };
