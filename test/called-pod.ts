@@ -1,8 +1,13 @@
 import { request } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import { loadSettings } from '#platform';
 import { type Pod, startPod } from '../apps/server/src/pod.js';
 
 export const MAX_BYTES = 8192;
+
+/** How often, and how far apart, something is looked for. */
+const UNTIL_LOOKS = 1000;
+const UNTIL_PAUSE_MS = 10;
 
 export interface Asked {
   headers?: Record<string, string>;
@@ -43,6 +48,14 @@ export class CalledPod {
     const text = await response.text();
     const answer = text ? (JSON.parse(text) as Answered['body']) : {};
     return { status: response.status, headers: response.headers, body: answer };
+  }
+
+  /** Looks until it is so. */
+  async until(isSo: () => Promise<boolean>): Promise<void> {
+    for (let looks = 0; !(await isSo()); looks++) {
+      if (looks > UNTIL_LOOKS) throw new Error(`not so: ${isSo.toString()}`);
+      await delay(UNTIL_PAUSE_MS);
+    }
   }
 
   /** For what `fetch` would mend before it sends it. */

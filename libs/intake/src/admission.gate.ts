@@ -1,39 +1,11 @@
 import { Inject, Injectable } from '@nestjs/common';
-import {
-  ButlerError,
-  type Content,
-  type Event,
-  type Id,
-  type Kind,
-  type Meta,
-  type Mode,
-  type SessionKey,
-  sessionName,
-} from '#protocol';
+import { ButlerError, type Content, sessionName } from '#protocol';
 import { Database, Randomness, Settings, type Tx } from '#platform';
 import { EventLedger } from '#event-ledger';
-import { type TurnRow, Turns } from '#turn-lifecycle';
-import { digestOf } from './message-digest.js';
+import { Turns } from '#turn-lifecycle';
+import { type Admission, Arrival, type PostedMessage } from './arrival.js';
 import { assertRoom } from './room.js';
 import { sameMessage } from './same-message.js';
-
-/** A message as a producer hands it in, validated. `turnId` null: the server chooses. */
-export interface PostedMessage extends SessionKey {
-  initiator: string;
-  turnId: Id | null;
-  content: Content;
-  mode: Mode;
-  kind?: Kind;
-  metadata: Meta | null;
-}
-
-/** The turn as it stands, and what this call has written: nothing, when the message was accepted before. */
-export interface Admission {
-  turn: TurnRow;
-  events: Event[];
-  /** The newest epoch that has claimed the session. */
-  ownerEpoch: number;
-}
 
 /**
  * Gate 2: one transaction, shared with others that arrive at the time, that accepts a message or finds that it was
@@ -52,39 +24,27 @@ export class AdmissionGate {
 
   /** @throws ButlerError turn_mismatch, turn_stopped, session_busy, queue_full; UnavailableError */
   async admit(message: PostedMessage): Promise<Admission> {
-    const turnId = message.turnId ?? this.randomness.id();
-    const { account, sessionId, initiator, content, mode, metadata, kind = 'user' } = message;
-    const digest = digestOf({ sessionId, initiator, content, mode, metadata });
-    const appendId = this.randomness.id();
-    // An id of the server's own choice is new unless an earlier attempt of this very call has committed.
-    let mayBeKnown = message.turnId !== null;
-    const data = { content, mode, kind, initiator, ...(metadata && { metadata }) };
-    return this.database.together(
-      async (tx) => {
-        const [known, head, queued] = await Promise.all([
-          mayBeKnown ? this.turns.find(tx, account, turnId) : null,
-          this.ledger.openHead(tx, message),
-          this.turns.countQueued(tx, message),
-        ]);
-        mayBeKnown = true;
-        const { ownerEpoch } = head;
-        if (known) return { turn: sameMessage(known, message, digest), events: [], ownerEpoch };
-        await this.checkRoom(tx, message, queued);
-        const turn = this.turns.insert(
-          tx,
-          { account, sessionId, turnId, initiator, mode, kind, metadata, digest, parent: null, path: turnId },
-          { seq: head.nextSeq, nowMs: head.nowMs },
-        );
-        const events = this.ledger.append(tx, head, {
-          id: appendId,
-          writer: { kind: 'producer' },
-          activity: true,
-          events: [{ type: 'message.accepted', turn: { turnId, generation: 1 }, data }],
-        });
-        return { turn, events, ownerEpoch };
-      },
-      { lane: sessionName(message), bytes: messageBytes(content) },
-    );
+    const arrival = new Arrival(message, this.randomness);
+    return this.database.together((tx) => this.admitIn(tx, arrival), {
+      lane: sessionName(message),
+      bytes: messageBytes(message.content),
+    });
+  }
+
+  private async admitIn(tx: Tx, arrival: Arrival): Promise<Admission> {
+    const { message, turnId } = arrival;
+    const [known, head, queued] = await Promise.all([
+      arrival.mayBeKnown ? this.turns.find(tx, message.account, turnId) : null,
+      this.ledger.openHead(tx, message),
+      this.turns.countQueued(tx, message),
+    ]);
+    arrival.mayBeKnown = true;
+    if (known) {
+      const turn = sameMessage(known, message, arrival.digest);
+      return { turn, events: [], ownerEpoch: head.ownerEpoch, decided: [] };
+    }
+    await this.checkRoom(tx, message, queued);
+    return { ...arrival.accept(tx, head, { turns: this.turns, ledger: this.ledger }), decided: [] };
   }
 
   private async checkRoom(tx: Tx, message: PostedMessage, queued: number): Promise<void> {

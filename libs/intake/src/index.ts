@@ -1,4 +1,7 @@
-export { AdmissionGate, type PostedMessage } from './admission.gate.js';
+export { AdmissionGate } from './admission.gate.js';
+export type { PostedMessage } from './arrival.js';
+export { EditGate } from './edit.gate.js';
+export { InterruptGate } from './interrupt.gate.js';
 export { Intake } from './intake.js';
 export { IntakeModule } from './intake.module.js';
 export { Refusals } from './refusals.js';

@@ -4,6 +4,8 @@ import { FamilyModule } from '#family';
 import { MessageQueueModule } from '#message-queue';
 import { TurnLifecycleModule } from '#turn-lifecycle';
 import { AdmissionGate } from './admission.gate.js';
+import { EditGate } from './edit.gate.js';
+import { InterruptGate } from './interrupt.gate.js';
 import { Intake } from './intake.js';
 import { Refusals } from './refusals.js';
 import { RetryGate } from './retry.gate.js';
@@ -12,7 +14,7 @@ import { StopGate } from './stop.gate.js';
 
 @Module({
   imports: [TurnLifecycleModule, EventLedgerModule, MessageQueueModule, FamilyModule],
-  providers: [AdmissionGate, StopGate, RetryGate, SpawnGate, Refusals, Intake],
+  providers: [AdmissionGate, InterruptGate, EditGate, StopGate, RetryGate, SpawnGate, Refusals, Intake],
   exports: [Intake],
 })
 export class IntakeModule {}

@@ -15,7 +15,10 @@ import { EventLedger, LiveEvents, type SessionRow } from '#event-ledger';
 import { type Decided, Reports } from '#family';
 import { Handover } from '#message-queue';
 import { TurnRecords } from '#turn-lifecycle';
-import { AdmissionGate, type PostedMessage } from './admission.gate.js';
+import { AdmissionGate } from './admission.gate.js';
+import type { Admission, PostedMessage } from './arrival.js';
+import { type Edited, EditGate, type EditRequest } from './edit.gate.js';
+import { InterruptGate } from './interrupt.gate.js';
 import { digestOf } from './message-digest.js';
 import { Refusals } from './refusals.js';
 import { RetryGate, type RetryRequest } from './retry.gate.js';
@@ -33,6 +36,8 @@ import { StopGate, type StopRequest } from './stop.gate.js';
 export class Intake {
   constructor(
     @Inject(AdmissionGate) private readonly admission: AdmissionGate,
+    @Inject(InterruptGate) private readonly interrupts: InterruptGate,
+    @Inject(EditGate) private readonly edits: EditGate,
     @Inject(StopGate) private readonly stops: StopGate,
     @Inject(RetryGate) private readonly retries: RetryGate,
     @Inject(SpawnGate) private readonly spawns: SpawnGate,
@@ -48,18 +53,17 @@ export class Intake {
   ) {}
 
   /**
-   * Accepts a message, or finds it accepted: posting the same message again answers what the first post was answered.
+   * Accepts a message, or finds it accepted: posting the same message again answers what the first post was answered. One
+   * that interrupts stops the turn that runs, once.
    * @throws ButlerError turn_mismatch, turn_stopped, session_busy, queue_full; UnavailableError: of 'redis' before anything
    *   is written, of 'database' it may have been: post again, under the same turnId
    */
   async postMessage(message: PostedMessage): Promise<{ accepted: Accepted; replayed: boolean }> {
     await this.coordination.assertUp();
-    const { turn, events, ownerEpoch } = await this.admission.admit(message).catch(async (error: unknown) => {
-      await this.noteRefusal(message, error);
-      throw error;
-    });
+    const { turn, events, ownerEpoch, decided } = await this.admit(message);
     this.live.committed(message, events);
     await this.steps.reach('intake.committed', { turnId: turn.turnId });
+    await this.announce(decided);
     if (!isTerminal(turn.state)) await this.handover.hand(turn, ownerEpoch);
     await this.steps.reach('intake.queued', { turnId: turn.turnId });
     const { sessionId, turnId, acceptedSeq } = turn;
@@ -95,6 +99,16 @@ export class Intake {
     if (!isTerminal(turn.state)) await this.handover.hand({ ...turn, ...ref }, ownerEpoch);
     const { sessionId } = request;
     return { accepted: { sessionId, ...ref, state: 'queued', seq }, replayed: events.length === 0 };
+  }
+
+  /**
+   * Changes the content of a message that still waits.
+   * @throws ButlerError not_found, turn_mismatch, turn_ended; UnavailableError of 'database': it may have happened, ask again
+   */
+  async editMessage(request: EditRequest): Promise<Edited['turn']> {
+    const { turn, events } = await this.edits.edit(request);
+    this.live.committed(request, events);
+    return turn;
   }
 
   /**
@@ -135,6 +149,15 @@ export class Intake {
       );
     }
     return row;
+  }
+
+  private async admit(message: PostedMessage): Promise<Admission> {
+    try {
+      return await (message.mode === 'interrupt' ? this.interrupts : this.admission).admit(message);
+    } catch (error) {
+      await this.noteRefusal(message, error);
+      throw error;
+    }
   }
 
   /** Watchers and the record are told what has been decided; the ledger has it already, so what fails here is found. */

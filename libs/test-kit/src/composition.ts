@@ -13,7 +13,7 @@ import {
 } from '#platform';
 import { type LiveEvents, SqlEventLedger } from '#event-ledger';
 import { Family, Reports } from '#family';
-import { AdmissionGate, Intake, Refusals, RetryGate, SpawnGate, StopGate } from '#intake';
+import { AdmissionGate, EditGate, InterruptGate, Intake, Refusals, RetryGate, SpawnGate, StopGate } from '#intake';
 import { Handover, MemoryMessageQueue, type MessageQueue, type WaitingWork } from '#message-queue';
 import { MemoryTurnRecords, SqlTurns, type TurnRecords } from '#turn-lifecycle';
 import { Absorption, type Agent, Finish, StartGate, TurnRunner } from '#turn-runner';
@@ -53,12 +53,27 @@ export function composePod(parts: PodComposition): ComposedPod {
   const reports = new Reports(live, handover);
   const gated = [database, turns, ledger, family, randomness] as const;
   const admission = new AdmissionGate(database, turns, ledger, randomness, settings);
+  const interrupts = new InterruptGate(...gated, settings);
+  const edits = new EditGate(database, turns, ledger, randomness);
   const stops = new StopGate(...gated);
   const retries = new RetryGate(...gated, settings);
   const spawns = new SpawnGate(...gated, settings);
   const refusals = new Refusals(database, turns, ledger, randomness);
   const intake = new Intake(
-    ...([admission, stops, retries, spawns, refusals, ledger, live, records, reports, handover] as const),
+    ...([
+      admission,
+      interrupts,
+      edits,
+      stops,
+      retries,
+      spawns,
+      refusals,
+      ledger,
+      live,
+      records,
+      reports,
+      handover,
+    ] as const),
     ...([health, randomness, steps] as const),
   );
   const told = [live, clock, randomness, steps] as const;

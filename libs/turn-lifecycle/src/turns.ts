@@ -140,6 +140,9 @@ export abstract class Turns {
   /** Moves a locked row that has ended to its next generation, stopped [G2]. */
   abstract stopAhead(tx: Tx, row: TurnRow, facts: { nowMs: number; stop: StopOrder }): void;
 
+  /** Gives a locked row that is queued another content, the one of the event at `seq`. */
+  abstract edit(tx: Tx, row: TurnRow, seq: number): void;
+
   /** Notes on a locked tombstone that its message was refused. */
   abstract noteRefusal(tx: Tx, row: TurnRow, nowMs: number): void;
 

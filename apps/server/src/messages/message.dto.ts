@@ -1,25 +1,11 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { type Content, type FieldError, type Id, isId, type Meta, type Mode } from '#protocol';
+import { IsIn } from 'class-validator';
+import { type Content, type FieldError, type Id, isId, type Meta, type Mode, MODES } from '#protocol';
 import { isReservedTurnId } from '#family';
 import { Checked, ID_RULE, MayBeLeftOut } from '../http/field.decorators.js';
 import { metadataFaults } from '../http/metadata.check.js';
 import { ref } from '../openapi/schema-shorthand.js';
 import { contentFaults } from './content.check.js';
-
-/**
- * A steering message is an ordinary one that waits its turn: that a running turn takes it in comes later, and changes
- * nothing for who posted it. An interrupting one would have to stop the running turn: queueing it instead would be a lie.
- */
-const SERVED_MODES = ['enqueue', 'steer', 'reject'] as const satisfies Mode[];
-
-function modeFaults(mode: unknown): FieldError[] {
-  if ((SERVED_MODES as readonly unknown[]).includes(mode)) return [];
-  const message =
-    mode === 'interrupt'
-      ? 'must not be interrupt yet: a running turn cannot be stopped in this version, so nothing could be interrupted'
-      : `must be one of: ${SERVED_MODES.join(', ')}`;
-  return [{ path: '', message }];
-}
 
 function turnIdFaults(turnId: unknown): FieldError[] {
   if (!isId(turnId)) return [{ path: '', message: ID_RULE }];
@@ -40,18 +26,25 @@ export class PostMessageDto {
   content!: Content;
 
   @ApiPropertyOptional({
-    enum: SERVED_MODES,
+    enum: MODES,
     default: 'enqueue',
     description:
-      '`steer`: queued like `enqueue` in this version; later a running turn takes it in. `reject`: refused as ' +
-      '`session_busy` while a turn of the session runs or waits. `interrupt` is refused until turns can be stopped.',
+      '`steer`: the turn that runs takes the message in at its next safe point; when it ends first, the message runs by ' +
+      'itself. `interrupt`: stops the turn that runs, and waits in line. `reject`: refused as `session_busy` while a turn ' +
+      'of the session runs or waits.',
   })
   @MayBeLeftOut()
-  @Checked(modeFaults)
+  @IsIn(MODES, { message: `must be one of: ${MODES.join(', ')}` })
   mode?: Mode;
 
   @ApiPropertyOptional({ allOf: [ref('Meta')] })
   @MayBeLeftOut()
   @Checked(metadataFaults)
   metadata?: Meta;
+}
+
+export class EditMessageDto {
+  @ApiProperty({ allOf: [ref('Content')] })
+  @Checked(contentFaults)
+  content!: Content;
 }

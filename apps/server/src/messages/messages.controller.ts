@@ -44,6 +44,7 @@ export class MessagesController {
     const { accepted, replayed } = await this.intake.postMessage({
       account: caller.account,
       initiator: caller.initiator,
+      isAdmin: caller.scopes.has('admin'),
       sessionId,
       turnId: body.turnId ?? null,
       content: body.content,

@@ -42,18 +42,58 @@ describe('messages', () => {
     }
   });
 
-  it('of mode steer wait their turn like any other', async () => {
-    await post('m5', { turnId: 'first', content: 'sleep 50' });
+  const turnOf = async (sessionId: string, turnId: string): Promise<Answered['body']> =>
+    (await pod.call('GET', `/v1/sessions/${sessionId}/turns/${turnId}`)).body;
+  const eventsOf = async (sessionId: string): Promise<{ turnId: string; type: string; data: { text?: string } }[]> =>
+    (await pod.call('GET', `/v1/sessions/${sessionId}/events?after=0`)).body['events'] as never;
+  const runs = async (sessionId: string, turnId: string): Promise<void> =>
+    pod.until(async () => (await turnOf(sessionId, turnId))['state'] === 'running');
+
+  it('of mode steer join the turn that runs at its next step', async () => {
+    await post('m5', { turnId: 'first', content: 'tool sleep {"ms":300}\nhistory' });
+    await runs('m5', 'first');
     const steer = await post('m5', { turnId: 'steers', content: 'say On it.', mode: 'steer' });
     expect([steer.status, steer.body['state']]).toEqual([202, 'queued']);
-    const turn = (await pod.call('GET', '/v1/sessions/m5/turns/steers')).body;
-    expect([turn['mode'], turn['absorbedBy']]).toEqual(['steer', null]);
+    await pod.until(async () => (await turnOf('m5', 'first'))['state'] === 'completed');
+    const absorbedBy = { turnId: 'first', generation: 1 };
+    expect(await turnOf('m5', 'steers')).toMatchObject({ mode: 'steer', state: 'completed', absorbedBy });
+    const history = (await eventsOf('m5')).findLast(({ type }) => type === 'model.message')?.data.text;
+    const said = (JSON.parse(history ?? '') as { role: string; content: string }[]).filter(
+      ({ role }) => role === 'user',
+    );
+    expect(said.at(-1)?.content).toBe('say On it.');
   });
 
-  it('of mode interrupt are refused with the reason, as long as no turn can be stopped', async () => {
-    const { status, body } = await post('refused', { content: 'x', mode: 'interrupt' });
-    expect([status, body['code'], fieldsOf(body)]).toEqual([400, 'validation_failed', ['mode']]);
-    expect(body['detail']).toMatch(/cannot be stopped in this version/);
+  it('of mode interrupt stop the turn that runs, once, and keep which it was', async () => {
+    await post('m6', { turnId: 'long', content: 'sleep 60000' });
+    await runs('m6', 'long');
+    const message = { turnId: 'cuts-in', content: 'say Here.', mode: 'interrupt' };
+    expect((await post('m6', message)).status).toBe(202);
+    await pod.until(async () => (await turnOf('m6', 'cuts-in'))['state'] === 'completed');
+    expect(await turnOf('m6', 'long')).toMatchObject({ state: 'stopped', stop: { by: 'dev' } });
+    const said = (await eventsOf('m6')).find(({ turnId }) => turnId === 'cuts-in');
+    expect(said?.data).toMatchObject({ mode: 'interrupt', interrupts: { turnId: 'long', generation: 1 } });
+    expect((await post('m6', message)).headers.get('idempotency-replayed')).toBe('true');
+  });
+
+  it('that wait are edited, until they are taken up', async () => {
+    await post('m7', { turnId: 'first7', content: 'sleep 60000' });
+    await runs('m7', 'first7');
+    await post('m7', { turnId: 'second', content: 'say Old.' });
+    const edit = (id: string, body: object): Promise<Answered> =>
+      pod.call('PATCH', `/v1/sessions/m7/turns/${id}`, { body });
+    expect((await edit('second', { content: 'say New.' })).body).toMatchObject({
+      state: 'queued',
+      content: 'say New.',
+    });
+    const refused = await edit('first7', { content: 'say Late.' });
+    expect([refused.status, refused.body['code'], refused.body['state']]).toEqual([409, 'turn_ended', 'running']);
+    expect((await edit('first7', { content: 'sleep 60000' })).status).toBe(200);
+    expect((await edit('unknown', { content: 'x' })).status).toBe(404);
+    await pod.call('POST', '/v1/sessions/m7/turns/first7/stop', { body: {} });
+    await pod.until(async () => (await edit('second', { content: 'say New.' })).body['state'] === 'completed');
+    const texts = (await eventsOf('m7')).flatMap(({ type, data }) => (type === 'model.message' ? [data.text] : []));
+    expect(texts).toEqual(['New.']);
   });
 
   const file = { type: 'file', url: 'https://a.test/x', mediaType: 'text/plain' };

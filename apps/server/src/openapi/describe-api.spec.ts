@@ -35,7 +35,7 @@ describe('the description', () => {
     for (const body of [PostMessageDto, CreateSessionDto, ChangeSessionDto]) {
       expect(body).toMatchObject({ type: 'object', additionalProperties: false });
     }
-    expect(PostMessageDto!.properties['mode']).toMatchObject({ enum: ['enqueue', 'steer', 'reject'] });
+    expect(PostMessageDto!.properties['mode']).toMatchObject({ enum: ['enqueue', 'steer', 'interrupt', 'reject'] });
     const title = { type: 'string', maxLength: 256, description: 'At most 256 UTF-16 units' };
     expect(CreateSessionDto!.properties['title']).toEqual(title);
     expect(ChangeSessionDto!.properties).toEqual({
@@ -80,6 +80,7 @@ describe('the description', () => {
       'get /v1/sessions/{sessionId}/turns',
       'get /v1/sessions/{sessionId}/turns/{turnId}',
       'patch /v1/sessions/{sessionId}',
+      'patch /v1/sessions/{sessionId}/turns/{turnId}',
       'post /v1/sessions',
       'post /v1/sessions/{sessionId}/messages',
       'post /v1/sessions/{sessionId}/turns/{turnId}/retry',

@@ -1,18 +1,50 @@
-import { Body, Controller, HttpCode, Inject, Param, Post, Res } from '@nestjs/common';
+import { Body, Controller, HttpCode, Inject, Param, Patch, Post, Res } from '@nestjs/common';
 import { ApiOperation, ApiTags } from '@nestjs/swagger';
 import type { Response } from 'express';
-import type { Accepted, Id, StopAnswer } from '#protocol';
+import type { Accepted, Id, StopAnswer, Turn } from '#protocol';
 import { Intake } from '#intake';
 import { type Caller, CurrentCaller } from '../auth/caller.js';
 import { IdPipe } from '../http/request-validation.js';
 import { Answers, Refuses } from '../openapi/answers.js';
+import { EditMessageDto } from '../messages/message.dto.js';
 import { RetryTurnDto, StopTurnDto } from './turn-acts.dto.js';
+import { TurnView } from './turn.view.js';
 
-/** What a user does to a turn: stop it, and try it again. */
+/** What a user does to a turn: edit its message, stop it, try it again. */
 @ApiTags('turns')
 @Controller('v1/sessions/:sessionId/turns/:turnId')
 export class TurnActsController {
-  constructor(@Inject(Intake) private readonly intake: Intake) {}
+  constructor(
+    @Inject(Intake) private readonly intake: Intake,
+    @Inject(TurnView) private readonly view: TurnView,
+  ) {}
+
+  @Patch()
+  @ApiOperation({
+    summary: 'Edit a message that still waits',
+    description:
+      'To withdraw it, stop its turn. The content that it has already is answered again, whatever the state of the turn.',
+  })
+  @Answers(200, 'Turn')
+  @Refuses(
+    'validation_failed',
+    'not_found',
+    'turn_mismatch',
+    'turn_ended',
+    'payload_too_large',
+    'unsupported_media_type',
+    'ledger_unavailable',
+  )
+  async edit(
+    @CurrentCaller() caller: Caller,
+    @Param('sessionId', IdPipe) sessionId: Id,
+    @Param('turnId', IdPipe) turnId: Id,
+    @Body() { content }: EditMessageDto,
+  ): Promise<Turn> {
+    const target = { account: caller.account, sessionId, turnId, content };
+    const turn = await this.intake.editMessage({ ...target, ...actorOf(caller) });
+    return this.view.of({ account: caller.account, sessionId }, turn);
+  }
 
   @Post('stop')
   @HttpCode(202)

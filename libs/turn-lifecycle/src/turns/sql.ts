@@ -84,6 +84,11 @@ export class SqlTurns extends Turns {
     row.generation++;
   }
 
+  edit(tx: Tx, row: TurnRow, seq: number): void {
+    update(tx, row, { state: row.state, columns: [['content_seq', seq]] });
+    row.contentSeq = seq;
+  }
+
   noteRefusal(tx: Tx, row: TurnRow, nowMs: number): void {
     update(tx, row, { state: row.state, columns: [['refused_at', nowMs]] });
   }
