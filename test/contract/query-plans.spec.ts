@@ -25,7 +25,11 @@ class ListeningDatabase extends Database {
   }
 
   protected commitWith<T>(work: Work<T>): Promise<T> {
-    return this.inner['commitWith']((raw) => work(this.listenTo(raw)));
+    return this.inner['commitWith'](async (raw) => {
+      const done = await work(this.listenTo(raw));
+      this.statements.push(...done.statements);
+      return done;
+    });
   }
 
   ping(timeoutMs: number): Promise<boolean> {
@@ -121,7 +125,8 @@ describe('the plans of MySQL and MariaDB', () => {
     database.statements = [];
     await run();
     const locking = database.statements.filter(({ sql }) => sql.includes('FOR UPDATE'));
-    const { sql, values } = (locking.at(-1) ?? database.statements.at(-1))!;
+    const writing = database.statements.filter(({ sql }) => sql.startsWith('UPDATE'));
+    const { sql, values } = (writing.at(-1) ?? locking.at(-1) ?? database.statements.at(-1))!;
     const explained = await database.query(`EXPLAIN FORMAT=TRADITIONAL ${sql}`, values);
     expect(explained).toHaveLength(1);
     const row = explained[0]!;
@@ -170,6 +175,15 @@ describe('the plans of MySQL and MariaDB', () => {
     ['lastSeqs', () => ledger.lastSeqs([session, { account: 'a3', sessionId: 's3' }]), 'PRIMARY'],
     ['loads', () => turns.loads([session, { account: 'a3', sessionId: 's3' }]), 'turn_live'],
     ['lockHead', () => database.transaction((tx) => ledger.lockHead(tx, session)), 'PRIMARY'],
+    [
+      'move',
+      () =>
+        database.transaction(async (tx) => {
+          const rows = await Promise.all(['t0', 't20', 't40'].map((turnId) => turns.lock(tx, 'a0', turnId)));
+          for (const row of rows) turns.move(tx, row!, 'start', { attempts: 1, nowMs: 1 });
+        }),
+      'PRIMARY',
+    ],
   ])('%s looks at its own rows only', async (_name, run, index) => {
     const { key, rows } = await plan(run);
     expect(key).toBe(index);

@@ -99,6 +99,21 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
     await expect(move('t', 'start')).rejects.toThrow('cannot start');
   });
 
+  it('of one group move together, each as often and in the order in which it was moved', async () => {
+    for (const [nth, turnId] of ['a', 'b', 'c'].entries()) await queue(turnId, nth + 1);
+    await move('b', 'start', { attempts: 1, nowMs: 2000 });
+    await database.transaction(async (tx) => {
+      const [a, b, c] = await Promise.all(['a', 'b', 'c'].map((turnId) => turns.lock(tx, account, turnId)));
+      turns.move(tx, b!, 'complete', { nowMs: 4000 });
+      turns.move(tx, a!, 'start', { attempts: 1, nowMs: 3000 });
+      turns.move(tx, c!, 'start', { attempts: 1, nowMs: 3000 });
+      turns.move(tx, a!, 'complete', { nowMs: 4000 });
+    });
+    expect(await find('a')).toMatchObject({ state: 'completed', startedAtMs: 3000, endedAtMs: 4000 });
+    expect(await find('b')).toMatchObject({ state: 'completed', startedAtMs: 2000, endedAtMs: 4000 });
+    expect(await find('c')).toMatchObject({ state: 'running', startedAtMs: 3000, endedAtMs: null });
+  });
+
   it('keep the first stop, and end as stopped without an error', async () => {
     await queue('t', 1);
     await move('t', 'start');

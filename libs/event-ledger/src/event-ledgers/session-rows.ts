@@ -1,5 +1,6 @@
 import { type Id, type Meta, type SessionKey, sessionName } from '#protocol';
 import {
+  type Dialect,
   HELD,
   inPairs,
   LOCK_RANK,
@@ -97,11 +98,14 @@ export const LOCK_HEAD: Question<SessionKey, LockedHead> = {
 /** Heads that appends have moved on: new rows first, then one statement for all others. */
 export const WRITE_HEAD: Writing<LockedHead> = {
   rank: WRITE_RANK.session,
-  statements(rows) {
+  statements(rows, dialect) {
     const heads = [...new Set(rows)];
     const created = heads.filter((head) => head.isNew);
     const moved = heads.filter((head) => !head.isNew);
-    return [...(created.length > 0 ? [insertHeads(created)] : []), ...(moved.length > 0 ? [updateHeads(moved)] : [])];
+    return [
+      ...(created.length > 0 ? [insertHeads(created)] : []),
+      ...(moved.length > 0 ? [updateHeads(dialect, moved)] : []),
+    ];
   },
 };
 
@@ -121,7 +125,8 @@ function insertHeads(created: readonly LockedHead[]): Statement {
   };
 }
 
-function updateHeads(moved: readonly LockedHead[]): Statement {
+/** By the key: left to itself the server walks a small table from end to end, through rows that others hold. */
+function updateHeads(dialect: Dialect, moved: readonly LockedHead[]): Statement {
   const sets = [
     caseOfSession('next_seq', moved, (head) => head.nextSeq),
     caseOfSession(
@@ -137,7 +142,7 @@ function updateHeads(moved: readonly LockedHead[]): Statement {
   ].filter((set) => set !== null);
   const named = namesSessions(moved.map((head) => head.session));
   return {
-    sql: `UPDATE session SET ${sets.map((set) => set.sql).join(', ')} WHERE ${named.sql}`,
+    sql: `UPDATE session ${dialect.forceIndex('PRIMARY')} SET ${sets.map((set) => set.sql).join(', ')} WHERE ${named.sql}`,
     values: [...sets.flatMap((set) => set.values), ...named.values],
     matches: moved.length,
   };

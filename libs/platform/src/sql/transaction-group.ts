@@ -76,7 +76,7 @@ export class TransactionGroup {
   statements(): Statement[] {
     return [...this.left]
       .sort(([one], [other]) => one.rank - other.rank)
-      .flatMap(([writing, rows]) => writing.statements(rows));
+      .flatMap(([writing, rows]) => writing.statements(rows, this.raw.dialect));
   }
 
   private async member<T>(work: (tx: Tx) => Promise<T>): Promise<Outcome<T>> {

@@ -48,7 +48,7 @@ export interface Statement {
 export interface Writing<W> {
   /** Statements of lower rank are sent first. */
   readonly rank: number;
-  statements(rows: readonly W[]): Statement[];
+  statements(rows: readonly W[], dialect: Dialect): Statement[];
 }
 
 /** One attempt at a transaction. */

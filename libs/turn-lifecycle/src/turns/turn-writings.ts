@@ -1,5 +1,13 @@
 import { isTerminal, partitionOf, type Ref, type TurnState } from '#protocol';
-import { type SqlValue, type Statement, wellFormedJson, type Writing, WRITE_RANK } from '#platform';
+import {
+  type Dialect,
+  placeholders,
+  type SqlValue,
+  type Statement,
+  wellFormedJson,
+  type Writing,
+  WRITE_RANK,
+} from '#platform';
 import type { TurnRow } from '../turns.js';
 
 const INSERT_COLUMNS =
@@ -30,18 +38,43 @@ export interface TurnUpdate {
   columns: [string, SqlValue][];
 }
 
-/** Moves, in the order in which they were made. */
+/** Moves, those of one turn in the order in which they were made: one statement for all that make the same one. */
 export const UPDATE_TURN: Writing<TurnUpdate> = {
   rank: WRITE_RANK.movedTurn,
-  statements: (updates) => updates.map(update),
+  statements: (updates, dialect) =>
+    rounds(updates).flatMap((round) => [...alike(round)].map((moved) => updateAll(dialect, moved))),
 };
 
-function update({ key, columns }: TurnUpdate): Statement {
+/** The first moves of all turns, then the second ones, and so on. */
+function rounds(updates: readonly TurnUpdate[]): TurnUpdate[][] {
+  const made = new Map<string, number>();
+  const found: TurnUpdate[][] = [];
+  for (const update of updates) {
+    const round = made.get(key(update.key)) ?? 0;
+    made.set(key(update.key), round + 1);
+    (found[round] ??= []).push(update);
+  }
+  return found;
+}
+
+/** The same columns for turns of one account in the same generation and state. */
+function alike(updates: readonly TurnUpdate[]): Iterable<TurnUpdate[]> {
+  const name = ({ key: { account, generation, state }, columns }: TurnUpdate): string =>
+    JSON.stringify([account, generation, state, columns]);
+  return Map.groupBy(updates, name).values();
+}
+
+/** By the key: left to itself the server may choose another index, or walk a small table from end to end. */
+function updateAll(dialect: Dialect, updates: TurnUpdate[]): Statement {
+  const [{ key: of, columns }] = updates as [TurnUpdate];
   return {
-    sql: `UPDATE turn SET ${columns.map(([column]) => `${column} = ?`).join(', ')}
-          WHERE account = ? AND turn_id = ? AND generation = ? AND state = ?`,
-    values: [...columns.map(([, value]) => value), key.account, key.turnId, key.generation, key.state],
-    matches: 1,
+    sql: `UPDATE turn ${dialect.forceIndex('PRIMARY')} SET ${columns.map(([column]) => `${column} = ?`).join(', ')}
+          WHERE account = ? AND turn_id IN (${placeholders(updates.length)}) AND generation = ? AND state = ?`,
+    values: [
+      ...columns.map(([, value]) => value),
+      ...[of.account, ...updates.map((update) => update.key.turnId), of.generation, of.state],
+    ],
+    matches: updates.length,
   };
 }
 
@@ -57,6 +90,6 @@ function insertValues(turn: TurnRow): SqlValue[] {
   ];
 }
 
-function key({ account, turnId }: TurnRow): string {
+function key({ account, turnId }: { account: string; turnId: string }): string {
   return `${account}/${turnId}`;
 }
