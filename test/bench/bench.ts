@@ -1,4 +1,5 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createConnection } from 'mysql2/promise';
 import { type BareRun, runBare } from './bare-script.js';
 import { BenchPod } from './bench-pod.js';
@@ -19,7 +20,9 @@ const CLIENTS = 64;
 const BARE_CONNECTIONS = [8, 16, 32];
 const LATENCY_SESSIONS = 100;
 const IDLE_SESSIONS = Number(process.env.BENCH_IDLE ?? 10_000);
-const IDLE_LOOK_S = 20;
+const IDLE_LOOK_S = 30;
+/** How long the pods are left alone before they count as at rest: what the load has left behind is cleared away. */
+const SETTLE_MS = 5_000;
 const PREFIX = 'bench:';
 
 interface Line {
@@ -101,15 +104,15 @@ async function throughput(pods: BenchPod[], load: HttpLoad, counters: ServerCoun
 
 /** One message at a time: what a user waits for when nobody else is there. */
 async function latency(load: HttpLoad): Promise<Line[]> {
-  const rounds = { fresh: [] as LoadRun[], known: [] as LoadRun[], bare: [] as BareRun[] };
+  type Starts = Pick<LoadRun, 'startMs'>;
+  const rounds = { fresh: [] as Starts[], known: [] as Starts[], bare: [] as Starts[] };
   for (let round = 0; round < ROUNDS; round++) {
     const sessions = names(`alone${round}`, LATENCY_SESSIONS);
-    rounds.fresh.push(await load.run(sessions, 1, 1));
-    rounds.known.push(await load.run(sessions, 1, 1));
+    rounds.fresh.push(await load.runAlone(sessions));
+    rounds.known.push(await load.runAlone(sessions));
     rounds.bare.push(await runBare(urls, { sessions: LATENCY_SESSIONS, messages: 1, connections: 1 }));
   }
-  const of = (runs: { startMs: { p50: number; p99: number } }[], which: 'p50' | 'p99'): number =>
-    median(runs.map(({ startMs }) => startMs[which]));
+  const of = (runs: Starts[], which: 'p50' | 'p99'): number => median(runs.map(({ startMs }) => startMs[which]));
   return (['fresh', 'known'] as const).flatMap((kind) =>
     (['p50', 'p99'] as const).map((which) => ({
       what: `POST to turn.started, ${kind === 'fresh' ? 'new' : 'known idle'} session, ${which}`,
@@ -121,13 +124,12 @@ async function latency(load: HttpLoad): Promise<Line[]> {
 }
 
 async function idle(pods: BenchPod[], load: HttpLoad, counters: ServerCounters): Promise<Line[]> {
+  const restPercent = await cpuAtRest(pods);
   const before = { bytes: podBytes(pods), connections: (await counters.read()).redisConnections };
   await load.run(names('idle', IDLE_SESSIONS), 1, CLIENTS);
   const after = await counters.read();
   const bytes = (podBytes(pods) - before.bytes) / IDLE_SESSIONS;
-  const from = podCpu(pods);
-  await new Promise((resolve) => setTimeout(resolve, IDLE_LOOK_S * 1000));
-  const percent = (podCpu(pods) - from) / (IDLE_LOOK_S * 10);
+  const percent = await cpuAtRest(pods);
   return [
     { what: `resident memory per idle session (${IDLE_SESSIONS})`, butler: bytes, unit: 'bytes' },
     {
@@ -135,8 +137,17 @@ async function idle(pods: BenchPod[], load: HttpLoad, counters: ServerCounters):
       butler: (after.redisConnections - before.connections) / IDLE_SESSIONS,
       unit: '',
     },
-    { what: `CPU of ${IDLE_SESSIONS} idle sessions`, butler: percent, unit: '% of a core' },
+    { what: 'CPU of the pods before', butler: restPercent, unit: '% of a core' },
+    { what: `CPU of the pods with ${IDLE_SESSIONS} idle sessions more`, butler: percent, unit: '% of a core' },
   ];
+}
+
+/** In % of a core. */
+async function cpuAtRest(pods: BenchPod[]): Promise<number> {
+  await sleep(SETTLE_MS);
+  const from = podCpu(pods);
+  await sleep(IDLE_LOOK_S * 1000);
+  return (podCpu(pods) - from) / (IDLE_LOOK_S * 10);
 }
 
 async function bestBare(): Promise<BareRun> {

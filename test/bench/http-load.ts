@@ -36,15 +36,11 @@ export class HttpLoad {
   /** `clients` post at once, each session's messages in order of rounds. Resolves when every turn has ended. */
   async run(sessions: readonly string[], messages: number, clients: number): Promise<LoadRun> {
     const jobs = Array.from({ length: messages }, () => sessions).flat();
-    this.started = [];
-    this.ended = 0;
-    this.wanted = jobs.length;
-    const done = new Promise<void>((resolve) => (this.allEnded = resolve));
+    const done = this.expect(jobs.length);
     const begin = performance.now();
     let next = 0;
     const post = async (): Promise<void> => {
-      for (let at = next++; at < jobs.length; at = next++)
-        await this.post(jobs[at]!, `${process.pid}-${begin}-${at}`, at);
+      for (let at = next++; at < jobs.length; at = next++) await this.post(jobs[at]!, `${begin}-${at}`, at);
     };
     await Promise.all(Array.from({ length: clients }, post));
     await done;
@@ -52,12 +48,33 @@ export class HttpLoad {
     return { messagesPerS: jobs.length / seconds, startMs: percentiles(this.started) };
   }
 
+  /** One message to each session, each posted when the turn before has ended: nobody else is there. */
+  async runAlone(sessions: readonly string[]): Promise<Pick<LoadRun, 'startMs'>> {
+    const startMs: number[] = [];
+    for (const [at, session] of sessions.entries()) {
+      const done = this.expect(1);
+      await this.post(session, `${performance.now()}-${at}`, at);
+      await done;
+      startMs.push(...this.started);
+    }
+    return { startMs: percentiles(startMs) };
+  }
+
   close(): void {
     this.live.disconnect();
     this.agent.destroy();
   }
 
-  private async post(sessionId: string, turnId: string, at: number): Promise<void> {
+  /** Resolves when so many turns have ended from now on. */
+  private expect(turns: number): Promise<void> {
+    this.started = [];
+    this.ended = 0;
+    this.wanted = turns;
+    return new Promise((resolve) => (this.allEnded = resolve));
+  }
+
+  private async post(sessionId: string, name: string, at: number): Promise<void> {
+    const turnId = `${process.pid}-${name}`;
     this.posted.set(turnId, performance.now());
     const body = JSON.stringify({ turnId, content: EMPTY_TURN });
     const url = new URL(`/v1/sessions/${sessionId}/messages`, this.pods[at % this.pods.length]);
