@@ -60,6 +60,9 @@ export class RetryGate {
     if (before) return before;
     if (above !== '') await this.family.holdUnstopped(tx, account, above);
     const row = (await this.turns.lock(tx, account, turnId))!;
+    // The same call, sent twice at once, may have been first.
+    const meanwhile = await this.earlier(tx, request, row);
+    if (meanwhile) return meanwhile;
     assertMayRetry(row, request);
     const below = await this.turns.lockLiveBelow(tx, account, row.path);
     const heads = await Heads.lock(tx, this.ledger, [row, ...below]);
