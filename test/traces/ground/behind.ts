@@ -23,6 +23,9 @@ export abstract class Behind {
 
   abstract look(session: SessionKey): Promise<Line>;
 
+  /** The record of a turn: its state and generation; empty where there is none. */
+  abstract record(session: SessionKey, turnId: string): Promise<string>;
+
   /** Sets a session back, lists and index; the lock too when it is given (null: nobody's). */
   abstract setBack(session: SessionKey, line: Partial<Line>): Promise<void>;
 
@@ -80,6 +83,12 @@ class BehindRedis extends Behind {
     return { lock, pending, processing };
   }
 
+  override async record(session: SessionKey, turnId: string): Promise<string> {
+    const key = this.keys.turn(session, turnId);
+    const fields = await this.coordination.redis.run((redis) => redis.hmget(key, 'state', 'generation'));
+    return fields.join(' ').trim();
+  }
+
   override async setBack(session: SessionKey, { lock, pending = [], processing = [] }: Partial<Line>): Promise<void> {
     const lists: [string, string[]][] = [
       [this.keys.pending(session), pending],
@@ -129,6 +138,11 @@ class BehindMemory extends Behind {
       pending: [...store.list(this.keys.pending(session))],
       processing: [...store.list(this.keys.processing(session))],
     };
+  }
+
+  override async record(session: SessionKey, turnId: string): Promise<string> {
+    const record = this.coordination.store.hash(this.keys.turn(session, turnId));
+    return `${record.get('state') ?? ''} ${record.get('generation') ?? ''}`.trim();
   }
 
   override async setBack(session: SessionKey, { lock, pending = [], processing = [] }: Partial<Line>): Promise<void> {
