@@ -1,4 +1,4 @@
-import type { Accepted, Content, Event, Meta, Mode, Ownership, Session, Turn } from '#protocol';
+import type { Accepted, Content, Event, Meta, Mode, Ownership, Session, StopAnswer, Turn } from '#protocol';
 import { until } from './until.js';
 
 export interface Answer<T> {
@@ -57,6 +57,16 @@ export class Caller {
     const { status, body } = await this.post(pod, sessionId, { content, turnId });
     if (status !== 202) throw new Error(`POST was answered ${status}: ${JSON.stringify(body)}`);
     return body;
+  }
+
+  /** Stops a turn, whatever the answer. */
+  stop(pod: Listening, sessionId: string, turnId: string, body: unknown = {}): Promise<Answer<StopAnswer>> {
+    return this.call(pod, 'POST', `/v1/sessions/${sessionId}/turns/${turnId}/stop`, body);
+  }
+
+  /** Retries a generation of a turn, whatever the answer. */
+  retry(pod: Listening, sessionId: string, turnId: string, generation: number): Promise<Answer<Accepted>> {
+    return this.call(pod, 'POST', `/v1/sessions/${sessionId}/turns/${turnId}/retry`, { generation });
   }
 
   session(pod: Listening, sessionId: string): Promise<Session> {
