@@ -102,6 +102,8 @@ export class Actor {
   /** Leaves as soon as its turn yields; at once when asleep. */
   depart(): void {
     this.leaving = true;
+    // A turn that waits for its children looks up, sees the drain, and leaves.
+    this.deps.handler.woken(this.session);
     if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'leave', false);
   }
 

@@ -1,4 +1,4 @@
-import type { Content, Event, EventDraft, Kind, LiveDelta, Mode, Ref, RunOutcome, SessionKey, SRef } from '#protocol';
+import type { Content, Event, EventDraft, Kind, LiveDelta, Mode, Ref, RunOutcome, SessionKey } from '#protocol';
 import {
   Database,
   DATABASE_DEFAULTS,
@@ -129,9 +129,9 @@ export class TurnStage {
   }
 
   /** A lease that is trusted for 30 s from now. Its epoch is claimed by its first write. */
-  lease(epoch: number, podId = `pod-${epoch}`): Lease {
+  lease(epoch: number, podId = `pod-${epoch}`, session = this.session): Lease {
     const owner = { podId, boot: 'boot', epoch };
-    return new Lease(this.session, owner, this.clock, this.clock.monotonicMs() + 30_000);
+    return new Lease(session, owner, this.clock, this.clock.monotonicMs() + 30_000);
   }
 
   /** One attempt at a turn by a pod of its own. */
@@ -146,9 +146,8 @@ export class TurnStage {
   async accept(
     turnId = 't',
     content: Content = 'hello',
-    { mode = 'enqueue', kind = 'user' }: Partial<Sent> = {},
+    { mode = 'enqueue', kind = 'user', session = this.session }: Partial<Sent> = {},
   ): Promise<void> {
-    const { session } = this;
     await this.database.transaction(async (tx) => {
       const initiator = 'ann';
       const head = await this.ledger.openHead(tx, session);
@@ -217,7 +216,7 @@ interface RunOptions {
 interface Sent {
   mode: Mode;
   kind: Kind;
-  parent: SRef;
+  session: SessionKey;
 }
 
 class FunctionAgent extends Agent {

@@ -1,4 +1,16 @@
-import type { Content, Id, ModelMessage, PodName, Ref, SessionKey, SRef, ToolCall, TurnError, Usage } from '#protocol';
+import type {
+  Content,
+  Id,
+  Kind,
+  ModelMessage,
+  PodName,
+  Ref,
+  SessionKey,
+  SRef,
+  ToolCall,
+  TurnError,
+  Usage,
+} from '#protocol';
 
 /**
  * What answers a message. One call of `run` is one attempt at one turn. The agent does all its work in steps of the
@@ -35,6 +47,8 @@ export interface TurnContext {
   readonly attempt: number;
   readonly epoch: number;
   readonly pod: PodName;
+  /** What kind of message it answers: a `report` is a child's whose parent has ended without waiting for it. */
+  readonly kind: Kind;
   readonly content: Content;
 
   /** The model input: everything said in the session up to here, this turn's message and steps included. Always valid. */

@@ -1,11 +1,7 @@
 /** Whether something may have been said to the session since it was last looked at. */
 export class News {
-  private has: boolean;
+  private has = false;
   private heard: () => void = () => undefined;
-
-  constructor(has: boolean) {
-    this.has = has;
-  }
 
   tell(): void {
     this.has = true;

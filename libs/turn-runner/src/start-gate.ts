@@ -5,6 +5,7 @@ import {
   type EventData,
   type EventDraft,
   isTerminal,
+  type Kind,
   type Ref,
   type RunOutcome,
   sessionName,
@@ -24,6 +25,7 @@ import { TurnProgress } from './turn-progress.js';
 export interface Started {
   kind: 'started';
   ref: Ref;
+  messageKind: Kind;
   /** It tells its parent how it ends. */
   isChild: boolean;
   /** Messages wait that may join this turn. */
@@ -318,7 +320,7 @@ export class StartGate {
     const { content } = said!.data as EventData['message.accepted' | 'message.edited'];
     const { turnId, generation, parent, kind, state } = row;
     return {
-      ...{ kind: 'started', ref: { turnId, generation }, content, progress, steeringWaits },
+      ...{ kind: 'started', ref: { turnId, generation }, messageKind: kind, content, progress, steeringWaits },
       isChild: parent !== null && kind !== 'report',
       stopRequested: state === 'stop_requested',
     };

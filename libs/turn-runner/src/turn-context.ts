@@ -3,6 +3,7 @@ import {
   type EventData,
   isId,
   isTerminal,
+  type Kind,
   type ModelMessage,
   type PodName,
   type Ref,
@@ -29,7 +30,7 @@ import { type AttemptExit, LeaveSignal } from './attempt-exit.js';
 import type { ChildDoor } from './children.js';
 import { History } from './history.js';
 import { untilAnswered } from './ledger-outage.js';
-import { News } from './news.js';
+import type { News } from './news.js';
 import { settledWithin } from './settled-within.js';
 import type { Started } from './start-gate.js';
 import type { StepRecorder } from './step-recorder.js';
@@ -70,10 +71,9 @@ export class AttemptContext implements TurnContext {
   readonly pod: PodName;
   readonly attempt: number;
   readonly turn: Ref;
+  readonly kind: Kind;
   readonly content: Content;
   private readonly progress: TurnProgress;
-  /** Of messages that were put in line since the last look. */
-  readonly news: News;
   private readonly past: History;
   private readSeq = 0;
   private modelSteps = 0;
@@ -85,14 +85,15 @@ export class AttemptContext implements TurnContext {
   constructor(
     private readonly deps: ContextDeps,
     private readonly lease: Lease,
-    { ref, content, progress, steeringWaits }: Started,
+    { ref, messageKind, content, progress }: Started,
     private readonly exit: AttemptExit,
     private readonly recorder: StepRecorder,
+    private readonly news: News,
   ) {
     this.turn = ref;
+    this.kind = messageKind;
     this.content = content;
     this.progress = progress;
-    this.news = new News(steeringWaits);
     this.session = lease.session;
     this.epoch = lease.owner.epoch;
     this.pod = lease.owner;

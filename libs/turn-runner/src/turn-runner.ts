@@ -9,6 +9,7 @@ import { Agent } from './agent.js';
 import { AttemptExit, LeaveSignal, type YieldReason } from './attempt-exit.js';
 import { ChildDoor } from './children.js';
 import { Finish } from './finish.js';
+import { News } from './news.js';
 import { settledWithin } from './settled-within.js';
 import { StartGate, type Started } from './start-gate.js';
 import { StepRecorder } from './step-recorder.js';
@@ -25,8 +26,8 @@ interface UnderWay {
   account: Id;
   ref: Ref;
   exit: AttemptExit;
-  /** Null until the turn has passed the gate. */
-  context: AttemptContext | null;
+  /** Of messages put in line behind the turn. */
+  news: News;
 }
 
 /**
@@ -88,7 +89,7 @@ export class TurnRunner {
     const name = sessionName(lease.session);
     const exit = new AttemptExit(lease, signal, this.drain);
     // Before the gate, so that a stop that comes right behind it finds whom to tell [Bx7].
-    const own: UnderWay = { account: lease.session.account, ref, exit, context: null };
+    const own: UnderWay = { account: lease.session.account, ref, exit, news: new News() };
     this.underWay.set(name, own);
     try {
       const gate = await this.gate.pass(lease, ref, signal);
@@ -122,13 +123,13 @@ export class TurnRunner {
 
   /** Something was put in line behind the turn that this session runs: it may be meant for it. */
   woken(session: SessionKey): void {
-    this.underWay.get(sessionName(session))?.context?.news.tell();
+    this.underWay.get(sessionName(session))?.news.tell();
   }
 
-  /** Looks for what notices have missed, for all turns under way: one query, and one more for each that waits. */
+  /** Looks for what notices have missed: one query for all turns under way, and one more at the next step of each. */
   async look(): Promise<void> {
     const all = [...this.underWay.values()];
-    for (const { context } of all) context?.news.tell();
+    for (const { news } of all) news.tell();
     if (all.length > 0) await this.lookForStops(all);
   }
 
@@ -145,12 +146,12 @@ export class TurnRunner {
 
   private async attempt(lease: Lease, started: Started, own: UnderWay): Promise<RunOutcome> {
     const { ref, progress } = started;
-    const { exit } = own;
+    const { exit, news } = own;
+    if (started.steeringWaits) news.tell();
     const { database, ledger, turns, live, clock, randomness, steps, absorption, childDoor } = this;
     const deps = { database, ledger, turns, live, clock, randomness, steps, absorption, childDoor };
     const recorder = new StepRecorder(deps, lease, ref, exit, progress);
-    const context = new AttemptContext(deps, lease, started, exit, recorder);
-    own.context = context;
+    const context = new AttemptContext(deps, lease, started, exit, recorder, news);
     if (started.stopRequested) exit.leave({ kind: 'stop' });
     const end = await this.work(context, exit);
     try {

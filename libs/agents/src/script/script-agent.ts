@@ -34,6 +34,8 @@ export class ScriptAgent extends Agent {
   }
 
   async run(turn: TurnContext): Promise<void> {
+    // What a child has to say when its parent did not wait for it is no scenario.
+    if (turn.kind === 'report') return;
     const script = parseScript(scriptText(turn.content));
     const { dir, nowNs } = this.options;
     const log = dir === null ? noCallLog : new FileCallLog(dir, turn, nowNs);
