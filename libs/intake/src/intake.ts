@@ -2,7 +2,6 @@ import { Inject, Injectable } from '@nestjs/common';
 import {
   type Accepted,
   ButlerError,
-  type Event,
   type Id,
   isTerminal,
   type Meta,
@@ -115,14 +114,14 @@ export class Intake {
    * Accepts a child of a running turn, or finds it accepted.
    * @throws ButlerError turn_stopped, turn_mismatch, queue_full, validation_failed; StaleOwnerError; UnavailableError
    */
-  async spawnChild(request: SpawnRequest): Promise<{ child: SRef; told: Event[] }> {
+  async spawnChild(request: SpawnRequest): Promise<{ child: SRef }> {
     const { turn, events, ownerEpoch } = await this.spawns.spawn(request);
     this.live.committed(turn, events.child);
     this.live.committed(request.parent, events.parent);
     await this.steps.reach('spawn.committed', { turnId: turn.turnId });
     if (!isTerminal(turn.state)) await this.handover.hand(turn, ownerEpoch);
     const { sessionId, turnId, generation } = turn;
-    return { child: { sessionId, turnId, generation }, told: events.parent };
+    return { child: { sessionId, turnId, generation } };
   }
 
   /**

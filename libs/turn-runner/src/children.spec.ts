@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import { Drain } from '#platform';
 import { firstTry, TurnStage } from '#test-kit';
-import type { Toolbox, TurnContext } from './agent.js';
+import type { Tool, Toolbox, TurnContext } from './agent.js';
 
 const CHILD = { account: 'acc', sessionId: 'child' };
 
@@ -10,9 +10,9 @@ const toolbox: Toolbox = new Map([
 ]);
 
 /** Spawns one child, waits for it, and says what it was told. */
-async function parent(turn: TurnContext): Promise<void> {
+async function parent(turn: TurnContext, tools = toolbox): Promise<void> {
   const { toolCalls } = await turn.model(async () => ({ toolCalls: [{ callId: 'c1', name: 'spawn', input: null }] }));
-  await turn.tools(toolCalls, toolbox);
+  await turn.tools(toolCalls, tools);
   await turn.children();
   await turn.model(async ({ say }) => {
     const last = (await turn.history()).at(-1);
@@ -74,6 +74,31 @@ describe('children', () => {
     expect(await stage.story()).toContain(
       `model.message model:2 user: Sub-agent child/${await childId()} failed.\nsick`,
     );
+  });
+
+  it.each([
+    ['the answer to the spawn was lost', () => stage.steps.fail('database.committed', new Error('lost'))],
+    ['the ledger was away', () => (stage.database.down = true)],
+  ])('are waited for also when %s', async (_, fail) => {
+    const { run: born, ...spawn } = toolbox.get('spawn')!;
+    const spawning = Promise.withResolvers<void>();
+    const run: Tool['run'] = async (input, call) => {
+      fail();
+      spawning.resolve();
+      return born(input, call);
+    };
+    const runner = stage.runner((turn) => parent(turn, new Map([['spawn', { ...spawn, run }]])));
+    const attempt = runner.run(stage.lease(1), firstTry('t'), new AbortController().signal);
+    await spawning.promise;
+    await stage.clock.advance(1000);
+    stage.database.down = false;
+    while (!(await stage.story()).includes('tool.result c1 ok')) await stage.clock.advance(1);
+    await runChild(words);
+    await stage.clock.advance(5000);
+    expect((await stage.story()).slice(-2)).toEqual(['tool.result c1 ok', 'child.reported']);
+    await runner.look();
+    expect(await attempt).toEqual({ kind: 'ended', state: 'completed' });
+    expect((await stage.story()).filter((line) => line === 'child.spawned')).toHaveLength(1);
   });
 
   it('do not keep a draining pod: the parent leaves, and waits on under the next owner', async () => {

@@ -1,10 +1,9 @@
-import type { Content, Event, Id, Ref, SessionKey, SRef } from '#protocol';
+import type { Content, Id, Ref, SessionKey, SRef } from '#protocol';
 
 /** Where a running turn's children are taken in. The app puts the intake here. */
 export abstract class ChildDoor {
   /**
    * Accepts a child, or finds it accepted.
-   * @returns the child, and what its parent's session was told by it; nothing when it had been accepted before
    * @throws ButlerError turn_stopped, turn_mismatch, queue_full, validation_failed; StaleOwnerError; UnavailableError
    */
   abstract spawnChild(request: {
@@ -13,5 +12,5 @@ export abstract class ChildDoor {
     callId: Id;
     sessionId: Id;
     content: Content;
-  }): Promise<{ child: SRef; told: Event[] }>;
+  }): Promise<{ child: SRef }>;
 }

@@ -1,8 +1,9 @@
 import type { EventData, SessionKey, ToolCall } from '#protocol';
-import type { StepPoints } from '#platform';
+import type { Clock, Randomness, StepPoints } from '#platform';
 import { AgentError, type Tool, type Toolbox, type ToolRun } from './agent.js';
 import type { AttemptExit } from './attempt-exit.js';
 import type { ChildDoor } from './children.js';
+import { untilAnswered } from './ledger-outage.js';
 import type { StepRecorder } from './step-recorder.js';
 import { type ToolOutput, toolOutput } from './tool-output.js';
 import type { TurnProgress } from './turn-progress.js';
@@ -11,6 +12,8 @@ export interface ToolDeps {
   recorder: StepRecorder;
   progress: TurnProgress;
   exit: AttemptExit;
+  clock: Clock;
+  randomness: Randomness;
   steps: StepPoints;
   childDoor: ChildDoor;
 }
@@ -88,15 +91,18 @@ export class ToolBatch {
     return { callId, idempotencyKey, epoch, attempt, signal: this.deps.exit.signal, spawn };
   }
 
+  /** The parent counts the child as its own from here on, also when it had been accepted without our hearing of it. */
   private async spawn(
     callId: string,
     { sessionId, content }: Parameters<ToolRun['spawn']>[0],
   ): ReturnType<ToolRun['spawn']> {
     const { childDoor, exit, progress } = this.deps;
-    exit.assertMayBegin();
     const { epoch, ...parent } = this.facts;
-    const { child, told } = await childDoor.spawnChild({ parent, epoch, callId, sessionId, content });
-    for (const event of told) progress.apply(event);
+    const { child } = await untilAnswered(this.deps, exit.signal, async () => {
+      exit.assertMayBegin();
+      return childDoor.spawnChild({ parent, epoch, callId, sessionId, content });
+    });
+    progress.children.set(callId, child);
     return child;
   }
 

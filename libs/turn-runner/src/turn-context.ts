@@ -7,6 +7,7 @@ import {
   type ModelMessage,
   type PodName,
   type Ref,
+  type Room,
   type SessionKey,
   StaleOwnerError,
   type ToolCall,
@@ -89,6 +90,7 @@ export class AttemptContext implements TurnContext {
     private readonly exit: AttemptExit,
     private readonly recorder: StepRecorder,
     private readonly news: News,
+    private readonly room: Room,
   ) {
     this.turn = ref;
     this.kind = messageKind;
@@ -139,8 +141,7 @@ export class AttemptContext implements TurnContext {
     for (const { callId } of calls) this.begunCalls.add(callId);
     const { recorder, progress, exit } = this;
     const facts = { ...this.session, ...this.turn, epoch: this.epoch, attempt: this.attempt };
-    const { steps, childDoor } = this.deps;
-    const batch = new ToolBatch({ recorder, progress, exit, steps, childDoor }, facts, toolbox);
+    const batch = new ToolBatch({ ...this.deps, recorder, progress, exit }, facts, toolbox);
     await exit.race(this.track(batch.issue(calls)));
     await exit.race(Promise.all(batch.start().map((run) => this.track(run))));
     return calls.map(({ callId }) => {
@@ -152,11 +153,12 @@ export class AttemptContext implements TurnContext {
   async children(): Promise<void> {
     this.assertUnbroken();
     if (this.progress.openCalls.length > 0) throw new AgentError('children are waited for while a tool call is open');
-    for (;;) {
+    for (let waits = false; ; waits = true) {
       this.exit.yieldIfDraining();
       this.news.take();
       await this.absorb();
-      if (await this.allReported()) return;
+      if (await this.allReported()) return waits ? this.exit.race(this.room.enter()) : undefined;
+      this.room.leave();
       await this.exit.race(this.news.wait());
     }
   }
