@@ -25,10 +25,11 @@ export interface Answered {
 export class CalledPod {
   private constructor(private readonly pod: Pod) {}
 
-  static async start(): Promise<CalledPod> {
+  /** @param given further settings, as in the environment */
+  static async start(given: Record<string, string> = {}): Promise<CalledPod> {
     const settings = loadSettings({
       ...{ PORT: '0', DATABASE_URL: 'sqlite::memory:', AGENT: 'script', LOG_LEVEL: 'silent', POD_ID: 'pod' },
-      ...{ MESSAGE_MAX_BYTES: String(MAX_BYTES), ALLOWED_HOSTS: 'butler.test' },
+      ...{ MESSAGE_MAX_BYTES: String(MAX_BYTES), ALLOWED_HOSTS: 'butler.test', ...given },
     });
     return new CalledPod(await startPod({ settings }));
   }

@@ -5,6 +5,7 @@ import { EventLedger } from '#event-ledger';
 import { MessageQueue, WaitingWork } from '#message-queue';
 import { type Lease, LeaseKeeper, SessionLocks } from '#session-lock';
 import { Actor, type ActorDeps, type ActorHost } from './actor.js';
+import { Place, Rooms } from './rooms.js';
 import { PartitionFiller, TurnHandler } from './turn-handler.js';
 
 type SupervisorSettings = Pick<Settings, 'actorMaxActive' | 'actorIdleMs' | 'sweepIntervalMs'>;
@@ -31,7 +32,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
   private readonly actors = new Map<string, Actor>();
   private readonly deps: ActorDeps;
   private readonly unsubscribes: (() => void)[] = [];
-  private working = 0;
+  private readonly rooms: Rooms;
   private sweepTimer: Timer | null = null;
   private roomTimer: Timer | null = null;
   private sweeping = false;
@@ -53,6 +54,8 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
     @Inject(PartitionFiller) filler: PartitionFiller,
   ) {
     super();
+    const isOpen = (): boolean => this.running && !this.drain.started;
+    this.rooms = new Rooms(settings.actorMaxActive, isOpen, () => this.lookSoon());
     this.deps = { keeper, ledger, queue, handler, filler, clock, steps };
   }
 
@@ -69,7 +72,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
 
   /** How many actors work and how many sleep. */
   counts(): { active: number; idle: number } {
-    return { active: this.working, idle: this.actors.size - this.working };
+    return { active: this.rooms.working, idle: this.actors.size - this.rooms.working };
   }
 
   /** A session has work and no owner: serves it here if there is room, else tells the other pods. */
@@ -77,18 +80,6 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
     if (!this.admit(session, ownerEpoch)) {
       void this.channels.publish(this.keys.podsChannel(), encodeNotice({ type: 'wake', ...session }));
     }
-  }
-
-  takeRoom(): boolean {
-    if (!this.hasRoom()) return false;
-    this.working++;
-    return true;
-  }
-
-  giveRoom(): void {
-    const wasFull = this.working >= this.settings.actorMaxActive;
-    this.working--;
-    if (wasFull && this.running) this.lookSoon();
   }
 
   gone(actor: Actor, woken: boolean): void {
@@ -117,6 +108,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
   /** Every actor leaves at its next balanced point; after `graceMs` turns are aborted. Resolves when all are gone. */
   async leaveAll(graceMs: number): Promise<void> {
     this.drain.start();
+    this.rooms.admitReturning();
     for (const actor of this.actors.values()) actor.depart();
     if (await this.allGone(graceMs)) return;
     for (const actor of this.actors.values()) actor.abort(new Error('the pod must leave'));
@@ -143,7 +135,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
       if (!actor) others.push(session);
       else if (actor.asleep) actor.wake();
     }
-    if (others.length === 0 || !this.hasRoom()) return;
+    if (others.length === 0 || !this.rooms.hasPlace) return;
     const owners = await this.locks.owners(others);
     others.forEach((session, at) => {
       if (owners[at] === null) this.admit(session);
@@ -158,16 +150,13 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
       present.wake();
       return true;
     }
-    if (!this.takeRoom()) return false;
+    const place = new Place(this.rooms);
+    if (!place.take()) return false;
     const { account, sessionId } = session;
-    const actor = new Actor({ account, sessionId }, this.deps, this);
+    const actor = new Actor({ account, sessionId }, this.deps, this, place);
     this.actors.set(name, actor);
     void actor.start(ownerEpoch);
     return true;
-  }
-
-  private hasRoom(): boolean {
-    return this.running && !this.drain.started && this.working < this.settings.actorMaxActive;
   }
 
   private hear(text: string): void {
@@ -183,6 +172,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
   }
 
   private lookSoon(): void {
+    if (!this.running) return;
     this.roomTimer ??= this.clock.after(ROOM_LOOK_MS, () => {
       this.roomTimer = null;
       void this.sweep();

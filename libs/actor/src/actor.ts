@@ -4,6 +4,7 @@ import { type Clock, type StepPoints, UnavailableError } from '#platform';
 import type { EventLedger } from '#event-ledger';
 import type { MessageQueue, TakeAnswer } from '#message-queue';
 import type { Lease, LeaseKeeper, ReleaseAnswer, ReleaseManner } from '#session-lock';
+import type { Place } from './rooms.js';
 import type { PartitionFiller, TurnHandler } from './turn-handler.js';
 
 /** What all actors of a pod share. */
@@ -19,10 +20,6 @@ export interface ActorDeps {
 
 /** What an actor tells its supervisor. */
 export interface ActorHost {
-  /** Whether an idle actor that is woken may work now; takes the room when it may. */
-  takeRoom(): boolean;
-  /** The actor has stopped working: it sleeps, or it is gone. */
-  giveRoom(): void;
   /** It is over. `woken`: somebody said meanwhile that work waits, and nobody has looked since. */
   gone(actor: Actor, woken: boolean): void;
 }
@@ -56,6 +53,7 @@ export class Actor {
     readonly session: SessionKey,
     private readonly deps: ActorDeps,
     private readonly host: ActorHost,
+    private readonly place: Place,
   ) {}
 
   get asleep(): boolean {
@@ -86,8 +84,8 @@ export class Actor {
       this.wokenAgain = true;
       this.deps.handler.woken(this.session);
     } else if (this.phase === 'asleep' && this.lease) {
-      if (!this.host.takeRoom()) void this.leave(this.lease, 'leave', false);
-      else void this.work(this.lease);
+      if (this.place.take()) void this.work(this.lease);
+      else void this.leave(this.lease, 'leave');
     }
   }
 
@@ -104,7 +102,7 @@ export class Actor {
     this.leaving = true;
     // A turn that waits for its children looks up, sees the drain, and leaves.
     this.deps.handler.woken(this.session);
-    if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'leave', false);
+    if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'leave');
   }
 
   /** Ends the turn under way without waiting for a balanced point; it goes on under the next owner. */
@@ -115,7 +113,7 @@ export class Actor {
   /** The lease is gone, or not trusted any more. */
   leaseLost(cause: Error): void {
     this.abort(cause);
-    if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'back_off', false);
+    if (this.phase === 'asleep' && this.lease) void this.leave(this.lease, 'back_off');
   }
 
   private async acquire(ownerEpoch?: number): Promise<Lease | null> {
@@ -137,8 +135,9 @@ export class Actor {
     try {
       let taken = await this.take(lease);
       for (;;) {
-        if (taken === null) return await this.leave(lease, 'back_off', true);
-        if (this.leaving) return await this.leave(lease, 'leave', true);
+        if (taken === null) return await this.leave(lease, 'back_off');
+        // A turn that ended while it waited for others has left its place, and somebody else may have it.
+        if (this.leaving || !this.place.take()) return await this.leave(lease, 'leave');
         if (taken.kind === 'taken') {
           await this.deps.steps.reach('actor.taken', { session: this.session });
           const served = await this.serve(lease, taken.ref);
@@ -152,7 +151,7 @@ export class Actor {
       }
     } catch (error) {
       this.note('failed', error);
-      await this.leave(lease, 'leave', true);
+      await this.leave(lease, 'leave');
     }
   }
 
@@ -180,11 +179,11 @@ export class Actor {
       }
       case 'yielded':
       case 'stale':
-        await this.leave(lease, 'leave', true);
+        await this.leave(lease, 'leave');
         return 'left';
       case 'claim_refused':
         // Another owner has claimed the session, or may have: stay away and let the sweep look again.
-        await this.leave(lease, 'back_off', true);
+        await this.leave(lease, 'back_off');
         return 'left';
     }
   }
@@ -194,9 +193,10 @@ export class Actor {
     this.turn = turn;
     try {
       if (!lease.trusted) return { kind: 'stale' };
-      return await this.deps.handler.run(lease, ref, turn.signal);
+      return await this.deps.handler.run(lease, ref, turn.signal, this.place);
     } finally {
       this.turn = null;
+      this.place.settle();
     }
   }
 
@@ -224,7 +224,7 @@ export class Actor {
   private fallAsleep(): void {
     this.phase = 'asleep';
     this.asleepSinceMs = this.deps.clock.monotonicMs();
-    this.host.giveRoom();
+    this.place.leave();
   }
 
   private async goOffDuty(lease: Lease): Promise<void> {
@@ -232,18 +232,18 @@ export class Actor {
     const answer = await this.release(lease, 'idle');
     if (answer === 'unknown')
       this.phase = 'asleep'; // the next sweep tries again
-    else if (answer !== 'work') this.end(false);
-    else if (this.host.takeRoom()) await this.work(lease);
-    else await this.leave(lease, 'leave', false);
+    else if (answer !== 'work') this.end();
+    else if (this.place.take()) await this.work(lease);
+    else await this.leave(lease, 'leave');
   }
 
-  private async leave(lease: Lease, manner: ReleaseManner, hasRoom: boolean): Promise<void> {
+  private async leave(lease: Lease, manner: ReleaseManner): Promise<void> {
     this.phase = 'working';
     await this.deps.steps.reach('actor.leaving', { session: this.session });
     await this.release(lease, manner);
     // Whoever backs off is not to come back at once; who leaves has told the other pods if work waits.
     this.wokenAgain &&= manner !== 'back_off';
-    this.end(hasRoom);
+    this.end();
   }
 
   private async release(lease: Lease, manner: ReleaseManner): Promise<ReleaseAnswer | 'unknown'> {
@@ -255,10 +255,10 @@ export class Actor {
     }
   }
 
-  private end(hasRoom = true): void {
+  private end(): void {
     this.phase = 'gone';
     this.lease = null;
-    if (hasRoom) this.host.giveRoom();
+    this.place.leave();
     this.host.gone(this, this.wokenAgain);
   }
 

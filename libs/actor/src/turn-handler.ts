@@ -1,4 +1,4 @@
-import type { Id, Ref, RunOutcome, SessionKey } from '#protocol';
+import type { Id, Ref, Room, RunOutcome, SessionKey } from '#protocol';
 import type { Lease } from '#session-lock';
 
 /** What an actor has its turns done by. The app puts the turn runner here. */
@@ -6,8 +6,9 @@ export abstract class TurnHandler {
   /**
    * Works on one envelope under a lease until it has an outcome. Never rejects.
    * @param signal aborted when the lease is lost or the pod must leave at once; the answer then comes promptly
+   * @param room what it has; it may end without
    */
-  abstract run(lease: Lease, ref: Ref, signal: AbortSignal): Promise<RunOutcome>;
+  abstract run(lease: Lease, ref: Ref, signal: AbortSignal, room: Room): Promise<RunOutcome>;
 
   /** Somebody says that this turn is to stop. Whether that is so, the ledger knows. Never rejects. */
   abstract stopRequested(account: Id, ref: Ref): Promise<void>;

@@ -33,6 +33,7 @@ export type {
 } from './shapes.js';
 export { MODES } from './shapes.js';
 export type { Event, EventData, EventDraft, EventType, LiveDelta, Run, Stop, TextPiece } from './events.js';
+export type { Room } from './room.js';
 export type { RunOutcome } from './run-outcome.js';
 export {
   ButlerError,

@@ -1,5 +1,14 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { type Id, type Ref, type RunOutcome, sameRef, type SessionKey, sessionName, StaleOwnerError } from '#protocol';
+import {
+  type Id,
+  type Ref,
+  type Room,
+  type RunOutcome,
+  sameRef,
+  type SessionKey,
+  sessionName,
+  StaleOwnerError,
+} from '#protocol';
 import { Clock, Database, Drain, Randomness, Settings, StepPoints, type Timer } from '#platform';
 import { EventLedger, LiveEvents } from '#event-ledger';
 import type { Lease } from '#session-lock';
@@ -21,11 +30,15 @@ const LEAVE_WAIT_MS = 500;
 /** How long after the signal an answer is given, whatever hangs. */
 const ABANDON_MS = 3 * LEAVE_WAIT_MS;
 
+/** Where nobody counts. */
+const UNLIMITED: Room = { leave: () => undefined, enter: () => Promise.resolve() };
+
 /** One attempt, by its session. */
 interface UnderWay {
   account: Id;
   ref: Ref;
   exit: AttemptExit;
+  room: Room;
   /** Of messages put in line behind the turn. */
   news: News;
 }
@@ -67,8 +80,9 @@ export class TurnRunner {
    * @param signal aborted when the lease is lost or the pod must leave at once: the answer then comes within ABANDON_MS,
    *   whatever agent, tools and ledger do. An `UnavailableError` as its reason says that it was an outage, which does not
    *   count as an attempt.
+   * @param room what the turn has; one that waits for its children gives it back meanwhile
    */
-  async run(lease: Lease, ref: Ref, signal: AbortSignal): Promise<RunOutcome> {
+  async run(lease: Lease, ref: Ref, signal: AbortSignal, room: Room = UNLIMITED): Promise<RunOutcome> {
     let timer: Timer | null = null;
     const { promise: abandoned, resolve: abandon } = Promise.withResolvers<RunOutcome>();
     const onAbort = (): void => {
@@ -77,7 +91,7 @@ export class TurnRunner {
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
     try {
-      return await Promise.race([this.workOn(lease, ref, signal), abandoned]);
+      return await Promise.race([this.workOn(lease, ref, signal, room), abandoned]);
     } finally {
       signal.removeEventListener('abort', onAbort);
       (timer as Timer | null)?.cancel();
@@ -85,11 +99,11 @@ export class TurnRunner {
   }
 
   /** Never rejects. Whatever it still writes after it was abandoned is fenced by the epoch, as everything it writes. */
-  private async workOn(lease: Lease, ref: Ref, signal: AbortSignal): Promise<RunOutcome> {
+  private async workOn(lease: Lease, ref: Ref, signal: AbortSignal, room: Room): Promise<RunOutcome> {
     const name = sessionName(lease.session);
     const exit = new AttemptExit(lease, signal, this.drain);
     // Before the gate, so that a stop that comes right behind it finds whom to tell [Bx7].
-    const own: UnderWay = { account: lease.session.account, ref, exit, news: new News() };
+    const own: UnderWay = { account: lease.session.account, ref, exit, room, news: new News() };
     this.underWay.set(name, own);
     try {
       const gate = await this.gate.pass(lease, ref, signal);
@@ -146,12 +160,12 @@ export class TurnRunner {
 
   private async attempt(lease: Lease, started: Started, own: UnderWay): Promise<RunOutcome> {
     const { ref, progress } = started;
-    const { exit, news } = own;
+    const { exit, news, room } = own;
     if (started.steeringWaits) news.tell();
     const { database, ledger, turns, live, clock, randomness, steps, absorption, childDoor } = this;
     const deps = { database, ledger, turns, live, clock, randomness, steps, absorption, childDoor };
     const recorder = new StepRecorder(deps, lease, ref, exit, progress);
-    const context = new AttemptContext(deps, lease, started, exit, recorder, news);
+    const context = new AttemptContext(deps, lease, started, exit, recorder, news, room);
     if (started.stopRequested) exit.leave({ kind: 'stop' });
     const end = await this.work(context, exit);
     try {
