@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import { Place, Rooms } from './rooms.js';
 
@@ -14,7 +15,7 @@ describe('the room of a pod', () => {
   const settled = async (promise: Promise<void>): Promise<boolean> => {
     let done = false;
     void promise.then(() => (done = true));
-    await new Promise((resolve) => setImmediate(resolve));
+    await turn();
     return done;
   };
 
