@@ -1,14 +1,17 @@
 import { ApiProperty, ApiPropertyOptional } from '@nestjs/swagger';
-import { IsInt, Max, Min } from 'class-validator';
 import type { FieldError } from '#protocol';
 import { Checked, MayBeLeftOut } from '../http/field.decorators.js';
 import { textFault } from '../http/text.check.js';
 
 const REASON_MAX_CHARS = 1024;
 const GENERATION_MAX = 2 ** 31 - 1;
-const GENERATION_RULE = { message: 'must be a whole number, 1 or more' };
 
 const GENERATION = { type: 'integer', minimum: 1, maximum: GENERATION_MAX } as const;
+
+function generationFaults(value: unknown): FieldError[] {
+  const isOne = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= GENERATION_MAX;
+  return isOne ? [] : [{ path: '', message: `must be a whole number from 1 to ${GENERATION_MAX}` }];
+}
 
 function reasonFaults(reason: unknown): FieldError[] {
   const message = textFault(reason, REASON_MAX_CHARS);
@@ -23,9 +26,7 @@ export class StopTurnDto {
       'ended: the retry that is on its way is then refused',
   })
   @MayBeLeftOut()
-  @IsInt(GENERATION_RULE)
-  @Min(1, GENERATION_RULE)
-  @Max(GENERATION_MAX, GENERATION_RULE)
+  @Checked(generationFaults)
   generation?: number;
 
   @ApiPropertyOptional({
@@ -40,8 +41,6 @@ export class StopTurnDto {
 
 export class RetryTurnDto {
   @ApiProperty({ ...GENERATION, description: 'The generation that is retried, so that a resent retry is one retry' })
-  @IsInt(GENERATION_RULE)
-  @Min(1, GENERATION_RULE)
-  @Max(GENERATION_MAX, GENERATION_RULE)
+  @Checked(generationFaults)
   generation!: number;
 }
