@@ -177,10 +177,11 @@ describe.each(DATABASE_KINDS)('the turns on %s', (kind) => {
 
   it('count at once for what comes later in the same transaction', async () => {
     await database.transaction(async (tx) => {
-      expect(await turns.countQueued(tx, session)).toBe(0);
+      expect(turns.countInserted(tx, session)).toBe(0);
       const row = insert(tx, 't', 1);
       insert(tx, 'report', 2, { kind: 'report' });
-      expect(await turns.countQueued(tx, session)).toBe(1);
+      insert(tx, 'elsewhere', 1, { sessionId: 'other' });
+      expect(turns.countInserted(tx, session)).toBe(1);
       expect(row).toMatchObject({ state: 'queued', generation: 1, queueSeq: 1, acceptedSeq: 1, contentSeq: 1 });
     });
     expect(await find('t')).toMatchObject({ state: 'queued', generation: 1, queueSeq: 1, queuedAtMs: 1001 });

@@ -33,28 +33,29 @@ export class AdmissionGate {
 
   private async admitIn(tx: Tx, arrival: Arrival): Promise<Admission> {
     const { message, turnId } = arrival;
-    const [known, head, queued] = await Promise.all([
+    const [known, head, queued, live] = await Promise.all([
       arrival.mayBeKnown ? this.turns.find(tx, message.account, turnId) : null,
       this.ledger.openHead(tx, message),
       this.turns.countQueued(tx, message),
+      message.mode === 'reject' ? this.turns.live(tx, message) : [],
     ]);
     arrival.mayBeKnown = true;
     if (known) {
       const turn = sameMessage(known, message, arrival.digest);
       return { turn, events: [], ownerEpoch: head.ownerEpoch, decided: [] };
     }
-    await this.checkRoom(tx, message, queued);
+    // No wait from here on: others of the group would put messages in line behind the count's back.
+    this.assertFree(tx, message, live.length);
+    assertRoom(message, queued + this.turns.countInserted(tx, message), this.settings);
     return { ...arrival.accept(tx, head, { turns: this.turns, ledger: this.ledger }), decided: [] };
   }
 
-  private async checkRoom(tx: Tx, message: PostedMessage, queued: number): Promise<void> {
+  private assertFree(tx: Tx, message: PostedMessage, live: number): void {
+    if (message.mode !== 'reject' || live + this.turns.countInserted(tx, message) === 0) return;
     const { sessionId } = message;
-    if (message.mode === 'reject' && (queued > 0 || (await this.turns.live(tx, message)).length > 0)) {
-      throw new ButlerError('session_busy', 'A turn of this session runs or waits. Post again when it has ended.', {
-        sessionId,
-      });
-    }
-    assertRoom(message, queued, this.settings);
+    throw new ButlerError('session_busy', 'A turn of this session runs or waits. Post again when it has ended.', {
+      sessionId,
+    });
   }
 }
 

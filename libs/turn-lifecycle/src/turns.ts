@@ -155,6 +155,12 @@ export abstract class Turns {
    */
   abstract countQueued(runner: SqlRunner, session: SessionKey): Promise<number>;
 
+  /**
+   * How many turns this transaction puts in line by itself, those of others in its group included and reports not
+   * counted. True until the next wait: the others go on meanwhile.
+   */
+  abstract countInserted(tx: Tx, session: SessionKey): number;
+
   /** Loads of many sessions, in their order. One query over live turns. */
   abstract loads(sessions: readonly SessionKey[]): Promise<SessionLoad[]>;
 

@@ -97,10 +97,12 @@ export class SqlTurns extends Turns {
     return ask(runner, LIVE_TURNS, session);
   }
 
-  async countQueued(runner: SqlRunner | Tx, session: SessionKey): Promise<number> {
-    const queued = await ask(runner, COUNT_QUEUED, session);
-    // Those that others of the group have just put in line count too.
-    return 'written' in runner ? queued + runner.written(INSERT_TURN).filter(counts(session)).length : queued;
+  countQueued(runner: SqlRunner | Tx, session: SessionKey): Promise<number> {
+    return ask(runner, COUNT_QUEUED, session);
+  }
+
+  countInserted(tx: Tx, session: SessionKey): number {
+    return tx.written(INSERT_TURN).filter(counts(session)).length;
   }
 
   async loads(sessions: readonly SessionKey[]): Promise<SessionLoad[]> {
