@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
 import { type Ref, sameRef } from '#protocol';
-import { Database, Randomness, Settings, type Tx, UnavailableError } from '#platform';
+import { Database, Randomness, Settings, type SqlRunner, type Tx, UnavailableError } from '#platform';
 import { EventLedger } from '#event-ledger';
 import { Family, Heads } from '#family';
 import { type LiveTurn, Turns } from '#turn-lifecycle';
@@ -34,27 +34,28 @@ export class InterruptGate {
   async admit(message: PostedMessage): Promise<Admission> {
     const arrival = new Arrival(message, this.randomness);
     for (let round = 0; round < ROUNDS; round++) {
-      const admission = await this.database.transaction((tx) => this.admitIn(tx, arrival));
+      // Outside of the transaction, which would answer its own question with the first answer.
+      const seen = await this.running(this.database, message);
+      const admission = await this.database.transaction((tx) => this.admitIn(tx, arrival, seen));
       if (admission) return admission;
     }
     throw new UnavailableError('database', 'the session does not come to rest: another turn runs each time');
   }
 
   /** Null: another turn runs by now. */
-  private async admitIn(tx: Tx, arrival: Arrival): Promise<Admission | null> {
+  private async admitIn(tx: Tx, arrival: Arrival, seen: LiveTurn | undefined): Promise<Admission | null> {
     const { message } = arrival;
     const { account, initiator: by, isAdmin = false } = message;
     const known = await this.turns.find(tx, account, arrival.turnId);
     if (known) {
       return { turn: sameMessage(known, message, arrival.digest), events: [], ownerEpoch: undefined, decided: [] };
     }
-    const running = await this.running(tx, message);
-    const row = running && (await this.turns.lock(tx, account, running.turnId));
-    if (row) assertMayAct(row, message, { by, isAdmin });
+    const row = seen && (await this.turns.lock(tx, account, seen.turnId));
     const below = row ? await this.turns.lockLiveBelow(tx, account, row.path) : [];
     const heads = await Heads.lock(tx, this.ledger, [message, ...below]);
     const present = await this.running(tx, message);
     if (present ? !row || !sameRef(present, row) : row) return null;
+    if (row) assertMayAct(row, message, { by, isAdmin });
     assertRoom(message, await this.turns.countQueued(tx, message), this.settings);
     const head = heads.of(message);
     const interrupts: Ref | undefined = row ? { turnId: row.turnId, generation: row.generation } : undefined;
@@ -67,7 +68,7 @@ export class InterruptGate {
     return { ...arrival.accept(tx, head, deps, interrupts), decided };
   }
 
-  private async running(tx: Tx, message: PostedMessage): Promise<LiveTurn | undefined> {
-    return (await this.turns.live(tx, message)).find(({ state }) => state !== 'queued');
+  private async running(runner: SqlRunner, message: PostedMessage): Promise<LiveTurn | undefined> {
+    return (await this.turns.live(runner, message)).find(({ state }) => state !== 'queued');
   }
 }
