@@ -9,12 +9,19 @@ interface Said {
   kind: Kind;
 }
 
+/** A message that the turn took in, as it was then. */
+interface Absorbed {
+  absorbed: Said;
+}
+
 /** What one generation of a turn has added to the conversation. */
 interface Chapter {
   turnId: Id;
   generation: number;
-  /** What was said to it and by it, in order: messages absorbed (by turnId) and replies. */
-  entries: ({ absorbed: Id } | Message)[];
+  /** Its own message, as it was at the start. */
+  asked: Said | undefined;
+  /** What was said to it and by it since, in order. */
+  entries: (Absorbed | Message)[];
   /** Steps seen, so that none counts twice. */
   steps: Set<string>;
   results: Map<Id, Result>;
@@ -26,7 +33,8 @@ const NO_RESULT = 'interrupted: this call was ended before it had a result';
  * The model input, folded from a session's events in order. Pure: the same events give the same messages.
  *
  * - Turns stand in the order of their starts, the given one last; queued ones do not appear.
- * - Content is as accepted, or as last edited before the turn started.
+ * - Content is as accepted, or as last edited before the turn started or was absorbed; an edit for a later generation
+ *   changes nothing in what an earlier one has been told.
  * - A later generation's start discards what earlier ones of that turn have said; messages that they absorbed stay, but
  *   reports do not.
  * - Only settled replies count, never streamed text. An empty reply without calls is left out.
@@ -52,9 +60,11 @@ export class History {
       }
       case 'turn.started':
         return this.begin(ref);
-      case 'turn.absorbed':
-        this.chapter(event.data.absorbedBy)?.entries.push({ absorbed: ref.turnId });
+      case 'turn.absorbed': {
+        const absorbed = this.said.get(ref.turnId);
+        if (absorbed) this.chapter(event.data.absorbedBy)?.entries.push({ absorbed });
         return;
+      }
       case 'model.message':
         return this.reply(ref, event.data);
       case 'tool.result':
@@ -74,11 +84,10 @@ export class History {
   private begin({ turnId, generation }: Ref): void {
     const earlier = this.chapters.find((chapter) => chapter.turnId === turnId);
     if (earlier && earlier.generation >= generation) return;
-    const absorbed = (earlier?.entries ?? []).filter(
-      (entry) => 'absorbed' in entry && this.said.get(entry.absorbed)?.kind !== 'report',
-    );
+    const entries = (earlier?.entries ?? []).filter((entry) => 'absorbed' in entry && entry.absorbed.kind !== 'report');
+    const asked = this.said.get(turnId);
     this.chapters = this.chapters.filter((chapter) => chapter !== earlier);
-    this.chapters.push({ turnId, generation, entries: absorbed, steps: new Set(), results: new Map() });
+    this.chapters.push({ turnId, generation, asked, entries, steps: new Set(), results: new Map() });
   }
 
   private reply(ref: Ref, message: Message): void {
@@ -92,17 +101,9 @@ export class History {
     return this.chapters.findLast((chapter) => sameRef(chapter, ref));
   }
 
-  private tell(chapter: Chapter): ModelMessage[] {
-    const said = [this.asUser(chapter.turnId)];
-    const rest = chapter.entries.map((entry) =>
-      'absorbed' in entry ? this.asUser(entry.absorbed) : asAssistant(entry, chapter.results),
-    );
-    return [...said, ...rest].flat();
-  }
-
-  private asUser(turnId: Id): ModelMessage[] {
-    const said = this.said.get(turnId);
-    return said ? [{ role: 'user', content: textOf(said.content) }] : [];
+  private tell({ asked, entries, results }: Chapter): ModelMessage[] {
+    const rest = entries.map((entry) => ('absorbed' in entry ? [asUser(entry.absorbed)] : asAssistant(entry, results)));
+    return [...(asked ? [asUser(asked)] : []), ...rest.flat()];
   }
 }
 
@@ -122,6 +123,10 @@ export function textOf(content: Content): string {
       return `[file: ${[part.name, part.mediaType, part.url].filter((fact) => fact !== undefined).join(', ')}]`;
     })
     .join('\n');
+}
+
+function asUser({ content }: Said): ModelMessage {
+  return { role: 'user', content: textOf(content) };
 }
 
 function asAssistant({ text, toolCalls }: Message, results: ReadonlyMap<Id, Result>): ModelMessage[] {
