@@ -1,4 +1,4 @@
-import { type Event, type SessionKey, sessionName } from '#protocol';
+import { type Event, type EventType, type Mode, type Ref, type SessionKey, sessionName } from '#protocol';
 import type { EventLedger } from '#event-ledger';
 
 /** What an agent is about to do, or has done. */
@@ -15,17 +15,21 @@ export interface StepRun {
 interface Seen {
   lastSeq: number;
   ownerEpoch: number;
-  /** The turn that has started and not ended, and its present attempt. */
-  running: { turnId: string; epoch: number; attempt: number } | null;
+  /** The turn that has started and not ended, its present attempt, and whether its stop was requested. */
+  running: { turn: string; epoch: number; attempt: number; toStop: boolean } | null;
   lastStartedQueueSeq: number;
+  /** Generations of turns, by `<turnId>/<generation>`: when each was queued, and how it ended. */
   readonly queueSeqs: Map<string, number>;
-  readonly ended: Set<string>;
+  readonly ended: Map<string, EventType>;
+  readonly started: Set<string>;
   readonly recorded: Set<string>;
+  /** Of messages, by turnId. */
+  readonly modes: Map<string, Mode>;
 }
 
 /**
  * Reads what the ledger says and what the agents do, after every step of a simulation, and throws at the first promise
- * that does not hold: I1 to I4 from the events alone, not from the code's own word.
+ * that does not hold: I1 to I5 and I7 from the events alone, not from the code's own word.
  */
 export class Invariants {
   private readonly sessions = new Map<string, Seen>();
@@ -55,7 +59,14 @@ export class Invariants {
 
   /** I3: whether everything that was accepted, answered or not, has ended. */
   get allEnded(): boolean {
-    return [...this.sessions.values()].every(({ queueSeqs, ended }) => queueSeqs.size === ended.size);
+    return [...this.sessions.values()].every(({ queueSeqs, ended }) =>
+      [...queueSeqs.keys()].every((turn) => ended.has(turn)),
+    );
+  }
+
+  /** How many generations of turns, in all sessions, ended with an event of this type. */
+  countEnded(type: EventType): number {
+    return [...this.sessions.values()].flatMap(({ ended }) => [...ended.values()]).filter((end) => end === type).length;
   }
 
   /** Whether the message was accepted. */
@@ -69,7 +80,7 @@ export class Invariants {
     if (!seen) {
       seen = {
         ...{ lastSeq: 0, ownerEpoch: 0, running: null, lastStartedQueueSeq: 0 },
-        ...{ queueSeqs: new Map(), ended: new Set(), recorded: new Set() },
+        ...{ queueSeqs: new Map(), ended: new Map(), started: new Set(), recorded: new Set(), modes: new Map() },
       };
       this.sessions.set(name, seen);
     }
@@ -89,6 +100,14 @@ function read(seen: Seen, event: Event): void {
     case 'message.accepted':
       demand(!seen.queueSeqs.has(turn), `${turn} was accepted twice`);
       seen.queueSeqs.set(turn, event.seq);
+      seen.modes.set(event.turnId!, event.data.mode);
+      if (event.data.mode === 'interrupt') readInterrupt(seen, turn, event.data.interrupts);
+      return;
+    case 'message.edited':
+      return demandWaits(seen, turn, 'is edited');
+    case 'turn.queued':
+      demand(seen.ended.has(`${event.turnId}/${event.data.retryOf}`), `${turn} retries what has not ended`);
+      seen.queueSeqs.set(turn, event.seq);
       return;
     case 'turn.started':
     case 'turn.resumed':
@@ -103,13 +122,32 @@ function read(seen: Seen, event: Event): void {
       seen.recorded.add(name);
       return;
     }
+    case 'turn.absorbed': {
+      const { turnId, generation } = event.data.absorbedBy;
+      demandWaits(seen, turn, 'is absorbed');
+      demand(
+        seen.running?.turn === `${turnId}/${generation}`,
+        `I2: ${turn} is absorbed by ${turnId}, which does not run`,
+      );
+      demand(!seen.running?.toStop, `${turn} is absorbed by ${turnId}, which is to stop`);
+      demand(seen.modes.get(event.turnId!) === 'steer', `I2: ${turn} is absorbed and no steering message`);
+      return end(seen, turn, event.type);
+    }
+    case 'turn.stop_requested':
+      demand(seen.running?.turn === turn && !seen.running.toStop, `${turn} is asked to stop, ${told(seen)} runs`);
+      seen.running!.toStop = true;
+      return;
+    case 'turn.stopped':
+      if (event.data.gate === 'stop')
+        demand(seen.running?.turn !== turn, `${turn} runs and is stopped as if it waited`);
+      else
+        demand(seen.running?.turn === turn && seen.running.toStop, `${turn} ends as stopped and nobody asked for it`);
+      return end(seen, turn, event.type);
     case 'turn.completed':
     case 'turn.failed':
       readOwners(seen, turn);
-      demand(!seen.ended.has(turn), `I7: ${turn} ended twice`);
-      seen.ended.add(turn);
-      seen.running = null;
-      return;
+      demand(!seen.running?.toStop, `I5: ${turn} was to stop, and its end is ${event.type}`);
+      return end(seen, turn, event.type);
     default:
       if (event.type.startsWith('model.') || event.type.startsWith('tool.')) readOwners(seen, turn);
   }
@@ -122,22 +160,48 @@ function readStart(seen: Seen, event: Extract<Event, { type: 'turn.started' | 't
   );
   demand(!seen.ended.has(turn), `I7: ${turn} starts after its end`);
   if (event.type === 'turn.started') {
-    demand(seen.running === null, `I2: ${turn} starts while ${seen.running?.turnId} runs`);
+    demand(seen.running === null, `I2: ${turn} starts while ${told(seen)} runs`);
     const queueSeq = seen.queueSeqs.get(turn) ?? 0;
     demand(queueSeq > seen.lastStartedQueueSeq, `I2: ${turn}, queued at ${queueSeq}, starts out of order`);
     for (const [other, seq] of seen.queueSeqs) {
       demand(seq >= queueSeq || seen.ended.has(other), `I2: ${turn} starts before ${other}`);
     }
     seen.lastStartedQueueSeq = queueSeq;
+    seen.started.add(turn);
   } else {
-    demand(seen.running?.turnId === turn, `I2: ${turn} resumes, but ${seen.running?.turnId} runs`);
+    demand(seen.running?.turn === turn, `I2: ${turn} resumes, but ${told(seen)} runs`);
   }
-  seen.running = { turnId: turn, ...event.data };
+  const { epoch, attempt } = event.data;
+  seen.running = { turn, epoch, attempt, toStop: seen.running?.toStop ?? false };
+}
+
+/** [H1] What a message interrupts is what runs when it is accepted, and has its stop by then. */
+function readInterrupt(seen: Seen, turn: string, interrupts: Ref | undefined): void {
+  const meant = interrupts ? `${interrupts.turnId}/${interrupts.generation}` : undefined;
+  demand(seen.running?.turn === meant, `${turn} interrupts ${meant}, and ${told(seen)} runs`);
+  demand(!seen.running || seen.running.toStop, `${turn} interrupts ${meant}, which goes on`);
+}
+
+/** Of a message that waits: it neither has been taken up nor has it ended. */
+function demandWaits(seen: Seen, turn: string, what: string): void {
+  demand(seen.queueSeqs.has(turn), `${turn} ${what} and was not accepted`);
+  demand(!seen.started.has(turn), `${turn} ${what} and has started`);
+  demand(!seen.ended.has(turn), `I7: ${turn} ${what} after its end (${seen.ended.get(turn)})`);
+}
+
+function end(seen: Seen, turn: string, type: EventType): void {
+  demand(!seen.ended.has(turn), `I7: ${turn} ended twice`);
+  seen.ended.set(turn, type);
+  if (seen.running?.turn === turn) seen.running = null;
+}
+
+function told({ running }: Seen): string {
+  return running?.turn ?? 'nothing';
 }
 
 /** I1: what an owner writes belongs to the running turn, and to an attempt of the newest epoch. */
 function readOwners(seen: Seen, turn: string): void {
-  demand(seen.running?.turnId === turn, `I1: an event of ${turn}, but ${seen.running?.turnId} runs`);
+  demand(seen.running?.turn === turn, `I1: an event of ${turn}, but ${told(seen)} runs`);
   demand(seen.running?.epoch === seen.ownerEpoch, `I1: ${turn} goes on under ${seen.running?.epoch}, an older epoch`);
 }
 

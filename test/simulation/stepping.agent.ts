@@ -1,10 +1,12 @@
-import type { SessionKey } from '#protocol';
+import type { ModelMessage } from '#protocol';
 import { Agent, type Tool, type TurnContext } from '#turn-runner';
 import type { StepRun } from './invariants.js';
 
 /** What a step of the agent tells before it acts, and where it can be held. */
 export interface StepObserver {
   begin(run: StepRun): void;
+  /** Where it is there, every model step reads its input first and shows it. */
+  read?(run: StepRun, input: readonly ModelMessage[]): void;
   hold(label: string): Promise<void>;
 }
 
@@ -17,7 +19,7 @@ export class SteppingAgent extends Agent {
   override async run(turn: TurnContext): Promise<void> {
     const callIds = ['a', 'b'].map((call) => `${turn.turn.turnId}-${call}`);
     const { toolCalls } = await turn.model(async (step) => {
-      await this.act(turn, step.key);
+      await this.think(turn, step.key);
       step.say('let me look');
       return { toolCalls: callIds.map((callId) => ({ callId, name: 'act', input: {} })) };
     });
@@ -27,16 +29,24 @@ export class SteppingAgent extends Agent {
     };
     await turn.tools(toolCalls, new Map([['act', act]]));
     await turn.model(async (step) => {
-      await this.act(turn, step.key);
+      await this.think(turn, step.key);
       step.say('done');
       return {};
     });
   }
 
+  private async think(turn: TurnContext, step: string): Promise<void> {
+    if (this.observer.read) this.observer.read(runOf(turn, step), await turn.history());
+    await this.act(turn, step);
+  }
+
   private async act(turn: TurnContext, step: string): Promise<string> {
-    const session: SessionKey = turn.session;
-    this.observer.begin({ session, ...turn.turn, step, epoch: turn.epoch });
+    this.observer.begin(runOf(turn, step));
     await this.observer.hold(step);
     return 'ok';
   }
+}
+
+function runOf({ session, turn, epoch }: TurnContext, step: string): StepRun {
+  return { session, ...turn, step, epoch };
 }

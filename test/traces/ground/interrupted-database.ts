@@ -1,8 +1,8 @@
 import { Database, type RawTx, type Row, type SqlValue, type Work } from '#platform';
 
 /**
- * The same database, where something happens once between the first statement that a transaction asks with and the next:
- * they travel in one packet, and other clients' commits come between them all the same.
+ * The same database, where something happens once between two statements of a transaction: behind the first one that is
+ * meant. They travel in one packet, and other clients' commits come between them all the same.
  */
 export class InterruptedDatabase extends Database {
   readonly dialect = this.inner.dialect;
@@ -10,6 +10,7 @@ export class InterruptedDatabase extends Database {
   constructor(
     private readonly inner: Database,
     private interrupt: (() => Promise<unknown>) | null,
+    private readonly behind = / FOR UPDATE/,
   ) {
     super();
   }
@@ -30,6 +31,11 @@ export class InterruptedDatabase extends Database {
     return this.inner.close();
   }
 
+  /** Something is to happen, once more. */
+  arm(interrupt: () => Promise<unknown>): void {
+    this.interrupt = interrupt;
+  }
+
   protected commitWith<T>(work: Work<T>): Promise<T> {
     return this.inner['commitWith']((raw) => work(this.sliced(raw)));
   }
@@ -40,7 +46,7 @@ export class InterruptedDatabase extends Database {
       const rows: Row[][] = [];
       for (const { sql, values } of queries) {
         rows.push(await raw.query(sql, values));
-        const interrupt = / FOR UPDATE/.test(sql) ? this.interrupt : null;
+        const interrupt = this.behind.test(sql) ? this.interrupt : null;
         if (interrupt) this.interrupt = null;
         await interrupt?.();
       }

@@ -46,6 +46,8 @@ export interface PodOptions {
   notified?: boolean;
   /** False: it takes messages in and runs none. */
   actors?: boolean;
+  /** The database as this pod has it. */
+  sees?(database: Database): Database;
 }
 
 /** A sweep of a millisecond: whatever was queued before the present one is old enough for the reconciler. */
@@ -111,7 +113,7 @@ export class TracePod {
     this.identity = new PodIdentity(options.podId ?? name, random.id());
     this.channels = new TraceChannels(steps, coordination.channels, options.notified ?? true);
     const { channels } = this;
-    const database = steps.gate('database', parts.database);
+    const database = steps.gate('database', options.sees?.(parts.database) ?? parts.database);
     const nouns = coordinated(coordination, keys, settings, clock);
     this.locks = steps.gate('locks', nouns.locks);
     this.queue = steps.gate('queue', nouns.queue);

@@ -1,4 +1,5 @@
-import type { Event, EventType, SessionKey } from '#protocol';
+import type { Event, EventType, ModelMessage, SessionKey } from '#protocol';
+import { modelInputFaults } from '#test-kit';
 import { Agent } from '#turn-runner';
 import { Invariants, type StepRun } from '../../simulation/invariants.js';
 import { SteppingAgent } from '../../simulation/stepping.agent.js';
@@ -16,6 +17,15 @@ export function watchedAgent(points: Points): Agent {
   });
 }
 
+/** The same, whose model steps read their input first. */
+export function readingAgent(points: Points): Agent {
+  return new SteppingAgent({
+    begin: (run) => present?.begin(run),
+    read: (run, input) => present?.read(run, input),
+    hold: async (step) => points.reach(`step ${step}`),
+  });
+}
+
 /** An agent whose turns end as soon as they have begun. */
 export function shortAgent(): Agent {
   return { run: async () => undefined };
@@ -24,6 +34,8 @@ export function shortAgent(): Agent {
 /** What has been promised of one session, checked from its events and from what the agents did. */
 export class Watch {
   readonly runs: StepRun[] = [];
+  /** What each model step was given. */
+  readonly inputs: (StepRun & { input: readonly ModelMessage[] })[] = [];
   private readonly complaints: Error[] = [];
   private readonly invariants: Invariants;
 
@@ -41,6 +53,13 @@ export class Watch {
       this.invariants.beginStep(run);
     } catch (error) {
       this.complaints.push(error as Error);
+    }
+  }
+
+  read(run: StepRun, input: readonly ModelMessage[]): void {
+    this.inputs.push({ ...run, input });
+    for (const fault of modelInputFaults(input)) {
+      this.complaints.push(new Error(`the input of ${run.turnId} ${run.step}: ${fault}`));
     }
   }
 
