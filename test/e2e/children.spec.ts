@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import type { Event, ModelMessage, SRef, Turn } from '#protocol';
+import type { Event, EventData, EventType, ModelMessage, SRef, Turn } from '#protocol';
 import { modelInputFaults } from '#test-kit';
 import { Caller } from './harness/caller.js';
 import type { Pod } from './harness/pod.js';
@@ -15,8 +15,9 @@ const admin = new Caller('acme', 'ada', 'user admin');
 
 const indented = (lines: string): string => lines.replace(/^/gm, '  ');
 const spawn = (session: string, lines: string): string => `spawn ${session}\n${indented(lines)}`;
-const dataOf = <T extends Event['type']>(events: readonly Event[], type: T): Extract<Event, { type: T }>['data'][] =>
-  events.flatMap((event) => (event.type === type ? [event.data as Extract<Event, { type: T }>['data']] : []));
+function dataOf<T extends EventType>(events: readonly Event[], type: T): EventData[T][] {
+  return events.flatMap((event) => (event.type === type ? [event.data as EventData[T]] : []));
+}
 
 async function children(pod: Pod, session: string): Promise<SRef[]> {
   return dataOf(await caller.events(pod, session), 'child.spawned').map(({ child }) => child);
