@@ -160,10 +160,14 @@ export class FamilyStage {
     return this.ground.ledger.events(session, 0, 10_000);
   }
 
-  /** The turn that a spawn has put into this session. */
-  async childIn(session: SessionKey): Promise<TurnRow> {
-    const [first] = await this.ground.turns.list(session, 0, 1, null);
-    return first!;
+  /** The first turn of a session. */
+  async firstOf(session: SessionKey): Promise<TurnRow | null> {
+    return (await this.ground.turns.list(session, 0, 1, null))[0] ?? null;
+  }
+
+  /** How the tool calls of a session came out. */
+  async resultsIn(session: SessionKey): Promise<string[]> {
+    return (await this.events(session)).flatMap((event) => (event.type === 'tool.result' ? [event.data.outcome] : []));
   }
 
   /** The events of a session as `type turnId`, those of a turn's life only. */
