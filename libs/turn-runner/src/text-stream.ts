@@ -66,6 +66,12 @@ export class TextStream {
     return this.whole.join('');
   }
 
+  /** The text of a step that is broken off: a character of which only the first half was said is left out. */
+  breakOff(): Promise<string> {
+    this.held = '';
+    return this.end();
+  }
+
   /** The attempt is over. */
   abandon(): void {
     this.ended = true;

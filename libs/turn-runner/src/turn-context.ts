@@ -234,7 +234,7 @@ export class AttemptContext implements TurnContext {
   }
 
   private async recordInterrupted(key: string, stream: TextStream): Promise<void> {
-    const text = await stream.end();
+    const text = await stream.breakOff();
     if (text === '') return;
     await this.recordMessage({ step: key, attempt: this.attempt, text, toolCalls: [], finish: 'interrupted' });
   }
