@@ -19,6 +19,10 @@ const post = (path: string, body: RawRequest['body'], more: Partial<RawRequest> 
   ...{ method: 'POST', path, body, ...more },
   headers: { ...ACME, ...JSON_TYPE, ...more.headers },
 });
+const patch = (turnId: string, body: RawRequest['body'], more: Partial<RawRequest> = {}): RawRequest => ({
+  ...post(`${KNOWN}/turns/${turnId}`, body, more),
+  method: 'PATCH',
+});
 const get = (path: string, headers: RawRequest['headers'] = {}): RawRequest => ({
   path,
   headers: { ...ACME, ...headers },
@@ -89,6 +93,18 @@ const BAD_FIELDS: Record<string, string> = {
   'a turnId of two dots': '{"content":"say x","turnId":".."}',
 };
 
+/** What one may say when one posts, or reads, but not when one edits. */
+const BAD_EDITS: Record<string, string> = {
+  'a mode': '{"content":"say x","mode":"steer"}',
+  'a turnId': '{"content":"say x","turnId":"t1"}',
+  metadata: '{"content":"say x","metadata":{}}',
+  'a state': '{"content":"say x","state":"queued"}',
+  'a generation': '{"content":"say x","generation":1}',
+  'an initiator': '{"content":"say x","initiator":"bob"}',
+  __proto__: '{"content":"say x","__proto__":{"content":"say y"}}',
+  constructor: '{"content":"say x","constructor":{"prototype":{"x":1}}}',
+};
+
 const BAD_BODIES: Record<string, string | Buffer> = {
   'no JSON at all': 'say x',
   'half an object': '{"content":"say x"',
@@ -132,6 +148,10 @@ const validation = table('validation_failed', {
   ...inAll(BAD_CONTENTS, (body) => post(MESSAGES, body), 'content'),
   ...inAll(BAD_FIELDS, (body) => post(MESSAGES, body), 'a field'),
   ...inAll(BAD_BODIES, (body) => post(MESSAGES, body), 'a body'),
+  ...inAll(BAD_IDS, (id) => patch(id, '{"content":"say x"}'), 'an edit of a turn id with'),
+  ...inAll(BAD_CONTENTS, (body) => patch('t1', body), 'an edited content'),
+  ...inAll(BAD_EDITS, (body) => patch('t1', body), 'an edit with a field too many'),
+  ...inAll(BAD_BODIES, (body) => patch('t1', body), "an edit's body"),
   ...inAll(BAD_SESSIONS, (body) => post('/v1/sessions', body), 'a new session'),
   ...Object.fromEntries(
     ['/v1/sessions', `${KNOWN}/turns`, `${KNOWN}/events`].flatMap((path) =>
@@ -157,6 +177,7 @@ const size = table('payload_too_large', {
   'a body over the limit in chunks': post(MESSAGES, JSON.stringify({ content: 'x'.repeat(MAX_BYTES) }), {
     chunked: true,
   }),
+  'an edit over the limit': patch('t1', JSON.stringify({ content: 'x'.repeat(MAX_BYTES) })),
   'a new session over the limit': post('/v1/sessions', JSON.stringify({ title: 'x'.repeat(MAX_BYTES) })),
 });
 
@@ -165,6 +186,10 @@ const mediaTypes = table('unsupported_media_type', {
   'a form': post(MESSAGES, 'content=say+x', { headers: { 'content-type': 'application/x-www-form-urlencoded' } }),
   'plain text, as a foreign page can send': post(MESSAGES, '{"content":"say x"}', {
     headers: { 'content-type': 'text/plain' },
+  }),
+  'an edit as plain text': patch('t1', '{"content":"say x"}', { headers: { 'content-type': 'text/plain' } }),
+  'an edit as a patch document': patch('t1', '[{"op":"replace","path":"/content","value":"say x"}]', {
+    headers: { 'content-type': 'application/json-patch+json' },
   }),
   'a type that only begins like JSON': post(MESSAGES, '{"content":"say x"}', {
     headers: { 'content-type': 'application/jsonx' },
@@ -210,6 +235,9 @@ const absent = table('not_found', {
   'a turn of another account': get(`${KNOWN}/turns/t1`, strangers),
   'the stream of another account': get(`${KNOWN}/stream`, strangers),
   "an admin at another account's door": get('/v1/admin/sessions/acme/known/ownership', strangers),
+  'an edit of an unknown turn': patch('unknown', '{"content":"say x"}'),
+  'an edit in an unknown session': { ...patch('', '{"content":"say x"}'), path: '/v1/sessions/unknown/turns/unknown' },
+  'an edit of another account': patch('t1', '{"content":"say x"}', { headers: strangers }),
   'an unknown route': get('/v1/secrets'),
   'a route beside ours': get('/v1/sessionsx'),
   'a path that climbs': get('/v1/sessions/../../etc/passwd'),
@@ -224,11 +252,23 @@ const absent = table('not_found', {
 const used = table('turn_mismatch', {
   'a turnId that was used': post(MESSAGES, '{"turnId":"t1","content":"say else"}'),
 });
+const foreign = table('turn_mismatch', {
+  "an edit of another user's message": patch('t1', '{"content":"say x"}', { headers: { 'x-user-id': 'bob' } }),
+  'an edit under another session': {
+    ...patch('', '{"content":"say x"}'),
+    path: '/v1/sessions/second/turns/t1',
+  },
+});
+const over = table('turn_ended', {
+  'an edit of a message that has run': patch('t1', '{"content":"say x"}'),
+});
 const exists = table('session_exists', {
   'a sessionId that was used': post('/v1/sessions', '{"sessionId":"known","title":"else"}'),
 });
 
-export const HOSTILE_REQUESTS = [...[validation, size, mediaTypes, identity, permission, absent, used, exists].flat()];
+export const HOSTILE_REQUESTS = [
+  ...[validation, size, mediaTypes, identity, permission, absent, used, foreign, over, exists].flat(),
+];
 
 const head = (line: string, ...headers: string[]): string =>
   [line, ...headers, 'Connection: close', '', ''].join('\r\n');
