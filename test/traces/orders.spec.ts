@@ -12,7 +12,7 @@ const BEGINNINGS: Record<string, Operation[]> = {
   ended: ['enqueue', 'start', 'finish'],
 };
 
-/** Turns that are played side by side. */
+/** Turns that are played side by side, each in a partition of its own. */
 const AT_ONCE = 64;
 
 interface Case {

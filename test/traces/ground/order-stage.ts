@@ -1,4 +1,4 @@
-import { ButlerError, type Event, isTerminal, podName, type Ref, type SessionKey } from '#protocol';
+import { ButlerError, type Event, isTerminal, partitionOf, podName, type Ref, type SessionKey } from '#protocol';
 import type { Agent } from '#turn-runner';
 import type { Ground } from './ground.js';
 import type { TracePod } from './trace-pod.js';
@@ -43,7 +43,8 @@ export class OrderStage {
    * lets all come to rest once more.
    */
   async play(orders: readonly (readonly Operation[])[]): Promise<readonly Play[]> {
-    this.plays = orders.map(() => new Play(this.ground, this, this.ground.session()));
+    const used = new Set<number>();
+    this.plays = orders.map(() => new Play(this.ground, this, this.sessionApart(used)));
     this.agent.plays = new Map(this.plays.map((play) => [play.session.sessionId, play]));
     for (const [at, order] of orders.entries()) {
       for (const operation of order) await this.plays[at]!.perform(operation);
@@ -55,6 +56,17 @@ export class OrderStage {
     for (const play of this.plays) await play.repeat();
     await this.rest('said again');
     return this.plays;
+  }
+
+  /** A session in a partition that no other of these turns is in: what one loses, the others keep. */
+  private sessionApart(used: Set<number>): SessionKey {
+    for (;;) {
+      const session = this.ground.session();
+      const partition = partitionOf(session);
+      if (used.has(partition)) continue;
+      used.add(partition);
+      return session;
+    }
   }
 
   /** The pod that owns, or the one that comes after it. */
