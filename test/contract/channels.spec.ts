@@ -20,6 +20,19 @@ describe.each(ADAPTERS)('channels in %s', (_, open) => {
     expect(await other.heard()).toEqual([]);
   });
 
+  it('tell who is heard: how many on each channel, and the channels of a kind', async () => {
+    const leave = await nouns.channels.subscribe(channel('kind*:a'), () => undefined);
+    await nouns.channels.subscribe(channel('kind*:b'), () => undefined);
+    await nouns.channels.subscribe(channel('kinder:c'), () => undefined);
+    const names = ['kind*:a', 'nobody', 'kind*:b'].map(channel);
+    const { connection, counts } = await nouns.channels.subscribers(names);
+    expect(counts).toEqual([1, 0, 1]);
+    expect((await nouns.channels.subscribed(channel('kind*:'))).sort()).toEqual(['kind*:a', 'kind*:b'].map(channel));
+    leave();
+    await nouns.channels.subscribe(channel('later'), () => undefined);
+    expect(await nouns.channels.subscribers(names)).toEqual({ connection, counts: [0, 0, 1] });
+  });
+
   it('never deliver inside publish', async () => {
     const heard: string[] = [];
     await nouns.channels.subscribe(channel('a'), (message) => heard.push(message));

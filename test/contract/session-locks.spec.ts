@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
-import { encodeNotice } from '#protocol';
+import { encodeNotice, podName } from '#protocol';
 import { batchesByPartition } from '#session-lock';
 import { ADAPTERS, hear, type Nouns, ownerOf, sessionOf, TIMES } from './coordinations.js';
 
@@ -31,6 +31,21 @@ describe.each(ADAPTERS)('session locks in %s', (_, open) => {
     expect(await nouns.locks.acquire(session, a1)).toEqual({ kind: 'acquired' });
     expect(await nouns.locks.acquire(session, ownerOf('a', 2))).toEqual({ kind: 'held', owner: a1 });
     expect(await nouns.locks.acquire(session, { ...a1, boot: 'b2' })).toEqual({ kind: 'held', owner: a1 });
+  });
+
+  it('bury the lease of a pod that nobody hears, and of nobody else', async () => {
+    await nouns.locks.acquire(session, a1);
+    const leave = await nouns.channels.subscribe(nouns.keys.podChannel(podName(a1)), () => undefined);
+    expect(await nouns.locks.bury(session, a1)).toBe(false);
+    leave();
+    await nouns.pass();
+    expect(await nouns.locks.bury(session, { ...a1, epoch: 2 })).toBe(false);
+    expect(await nouns.locks.bury(session, b1)).toBe(false);
+    expect(await nouns.locks.holder(session)).toMatchObject({ owner: a1 });
+    expect(await nouns.locks.bury(session, a1)).toBe(true);
+    expect(await nouns.locks.holder(session)).toBeNull();
+    expect(await nouns.locks.bury(session, a1)).toBe(true);
+    expect(await nouns.locks.acquire(session, b1)).toEqual({ kind: 'acquired' });
   });
 
   it.each([[null], ['filling:n1']])('give nothing away while the partition is marked %s', async (mark) => {

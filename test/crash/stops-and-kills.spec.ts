@@ -27,15 +27,18 @@ async function expectWhole(pod: Pod, ...sessions: string[]): Promise<void> {
   }
 }
 
+/** Nobody misses the pod, so its lease stands. */
+const UNMISSED = { ...SHORT_LEASE, PRESENCE_CHECK_MS: '0' };
+
 describe('a stop of a turn whose pod was killed, before its lease is over', () => {
   test(
     'ends it as stopped, its open call closed, without another step; the next message runs, one that was stopped does not',
     onServers(async (stage) => {
-      const [dying] = await stage.start(['dying'], SHORT_LEASE);
+      const [dying] = await stage.start(['dying'], UNMISSED);
       await caller.say(dying, 's1', 'say one\ntool append {"file":"effects","line":"x","ms":60000}\nsay two', 't1');
       await begun(stage, 't1', 'tool:model-2-1');
       await caller.say(dying, 's1', 'say never', 't2');
-      const [other] = await stage.start(['other'], SHORT_LEASE);
+      const [other] = await stage.start(['other'], UNMISSED);
       await dying.kill();
 
       const stopped = await caller.stop(other, 's1', 't1', { reason: 'no more' });
@@ -197,8 +200,8 @@ function parentOf(ms: number): string {
 /** A parent on a pod that has room for nothing else, and its two children at work on others. */
 async function family(stage: Stage, ms: number): Promise<{ dying: Pod; others: [Pod, Pod] }> {
   const [[dying], others] = await Promise.all([
-    stage.start(['dying'], { ...SHORT_LEASE, ACTOR_MAX_ACTIVE: '1' }),
-    stage.start(['b', 'c'], SHORT_LEASE),
+    stage.start(['dying'], { ...UNMISSED, ACTOR_MAX_ACTIVE: '1' }),
+    stage.start(['b', 'c'], UNMISSED),
   ]);
   await caller.say(dying, 'parent', parentOf(ms), 't1');
   const atWork = (kid: string): boolean => stage.calls().some((call) => call.session === kid && call.key === 'model:2');

@@ -21,6 +21,8 @@ const SETTINGS = { SWEEP_INTERVAL_MS: '500', LOG_LEVEL: 'error' };
 const CUT_BEFORE_MS = 50;
 const SEED = 31;
 const LIMIT_MS = 120_000;
+/** A turn that changed its owner. */
+const MOVED = new Set(['turn.yielded', 'turn.resumed']);
 const SHORT = 'say at once';
 const LONG = 'say first\nsleep 900\nsay done';
 const SCRIPTS = [
@@ -155,7 +157,8 @@ describe('1,000 turns on three pods, each stopped at a random time around its PO
       const { state, already } = turn.answer!.body;
       if (state === 'stopped') continue;
       expect(turn.answer).toMatchObject({ status: 202, body: { already: state === 'completed' } });
-      const types = of(turn).flatMap(({ type }) => (type.startsWith('turn.') ? [type] : []));
+      // A pod that was not heard for long enough may have been taken for dead: then it leaves, and another one stops.
+      const types = of(turn).flatMap(({ type }) => (type.startsWith('turn.') && !MOVED.has(type) ? [type] : []));
       expect([turn.turnId, state, types]).toEqual([
         turn.turnId,
         ...(already

@@ -9,6 +9,7 @@ import {
   Drain,
   LoopLag,
   PodIdentity,
+  PresumedDead,
   Randomness,
   Settings,
   StepPoints,
@@ -45,6 +46,7 @@ export class PlatformModule {
       Drain,
       CoordinationHealth,
       LoopLag,
+      PresumedDead,
     ];
     return { module: PlatformModule, global: true, providers, exports: providers };
   }

@@ -10,7 +10,7 @@ import {
 } from '@nestjs/common';
 import { HttpAdapterHost } from '@nestjs/core';
 import { type Server } from 'node:http';
-import { ActorSupervisor } from '#actor';
+import { ActorSupervisor, PodPresence } from '#actor';
 import { Clock, type Coordination, COORDINATION, Database, Drain, LoopLag, Settings } from '#platform';
 import { SessionStreams } from '#event-stream';
 import { Recovery } from '#recovery';
@@ -53,6 +53,7 @@ export class PodLifecycle
     @Inject(HttpAdapterHost) private readonly http: HttpAdapterHost,
     @Optional() @Inject(Recovery) private readonly recovery: Recovery | null,
     @Optional() @Inject(ActorSupervisor) private readonly supervisor: ActorSupervisor | null,
+    @Optional() @Inject(PodPresence) private readonly presence: PodPresence | null,
   ) {}
 
   /** The queues are a copy of the ledger before anybody takes from them. */
@@ -60,6 +61,8 @@ export class PodLifecycle
     this.loopLag.start();
     await this.recovery?.start();
     await this.supervisor?.start();
+    this.presence?.onDeath(() => void this.supervisor?.lookAtWaiting());
+    await this.presence?.start();
   }
 
   onModuleDestroy(): void {
@@ -85,7 +88,7 @@ export class PodLifecycle
     await this.bounded(
       'ending the sweeps',
       this.leftMs() / 2,
-      Promise.all([this.supervisor?.stop(), this.recovery?.stop()]),
+      Promise.all([this.presence?.stop(), this.supervisor?.stop(), this.recovery?.stop()]),
     );
   }
 

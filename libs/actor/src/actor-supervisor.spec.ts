@@ -1,6 +1,14 @@
 import { expect, it, jest } from '@jest/globals';
 import { KeyNames, type Ref, type RunOutcome, type SessionKey } from '#protocol';
-import { Drain, memoryCoordination, MemoryStore, PodIdentity, StepPoints, UnavailableError } from '#platform';
+import {
+  Drain,
+  memoryCoordination,
+  MemoryStore,
+  PodIdentity,
+  PresumedDead,
+  StepPoints,
+  UnavailableError,
+} from '#platform';
 import type { EventLedger } from '#event-ledger';
 import { MemoryMessageQueue, MemoryPartitionMarks } from '#message-queue';
 import { type Lease, LeaseKeeper, MemorySessionLocks } from '#session-lock';
@@ -110,6 +118,7 @@ async function startPod(podId = 'a', given?: Awaited<ReturnType<typeof shared>>)
       ledger,
       turns,
       new Filled(),
+      new PresumedDead(clock),
     ] as const),
   );
   await supervisor.start();

@@ -1,6 +1,6 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
 import { decodeNotice, encodeNotice, KeyNames, podName, type SessionKey, sessionName } from '#protocol';
-import { Channels, Clock, Drain, PodIdentity, Settings, StepPoints, type Timer } from '#platform';
+import { Channels, Clock, Drain, PodIdentity, PresumedDead, Settings, StepPoints, type Timer } from '#platform';
 import { EventLedger } from '#event-ledger';
 import { MessageQueue, WaitingWork } from '#message-queue';
 import { type Lease, LeaseKeeper, SessionLocks } from '#session-lock';
@@ -52,11 +52,12 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
     @Inject(EventLedger) ledger: EventLedger,
     @Inject(TurnHandler) handler: TurnHandler,
     @Inject(PartitionFiller) filler: PartitionFiller,
+    @Inject(PresumedDead) dead: PresumedDead,
   ) {
     super();
     const isOpen = (): boolean => this.running && !this.drain.started;
     this.rooms = new Rooms(settings.actorMaxActive, isOpen, () => this.lookSoon());
-    this.deps = { keeper, ledger, queue, handler, filler, clock, steps };
+    this.deps = { keeper, locks, dead, ledger, queue, handler, filler, clock, steps };
   }
 
   async start(): Promise<void> {
@@ -85,6 +86,15 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
   gone(actor: Actor, woken: boolean): void {
     this.actors.delete(sessionName(actor.session));
     if (woken && this.running) this.offer(actor.session);
+  }
+
+  /** Looks at the waiting sessions at once: some may have lost their owner. */
+  async lookAtWaiting(): Promise<void> {
+    try {
+      if (this.running) await this.serveReady();
+    } catch (error) {
+      this.logger.warn({ error: String(error) }, 'the look at waiting sessions failed; the next sweep repeats it');
+    }
   }
 
   /**
@@ -138,7 +148,8 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
     if (others.length === 0 || !this.rooms.hasPlace) return;
     const owners = await this.locks.owners(others);
     others.forEach((session, at) => {
-      if (owners[at] === null) this.admit(session);
+      const owner = owners[at];
+      if (!owner || this.deps.dead.has(podName(owner))) this.admit(session);
     });
   }
 
@@ -163,7 +174,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
     const notice = decodeNotice(text);
     if (notice.type === 'wake') this.admit(notice);
     else if (notice.type === 'stop') void this.deps.handler.stopRequested(notice.account, notice);
-    else void this.keeper.renewNow(notice.partitions);
+    else if (notice.type === 'renew') void this.keeper.renewNow(notice.partitions);
   }
 
   private leaseLost(lease: Lease, cause: Error): void {

@@ -1,15 +1,17 @@
 import { Logger } from '@nestjs/common';
-import { partitionOf, type Ref, type RunOutcome, type SessionKey } from '#protocol';
-import { type Clock, type StepPoints, UnavailableError } from '#platform';
+import { type Owner, partitionOf, podName, type Ref, type RunOutcome, type SessionKey } from '#protocol';
+import { type Clock, type PresumedDead, type StepPoints, UnavailableError } from '#platform';
 import type { EventLedger } from '#event-ledger';
 import type { MessageQueue, TakeAnswer } from '#message-queue';
-import type { Lease, LeaseKeeper, ReleaseAnswer, ReleaseManner } from '#session-lock';
+import type { Lease, LeaseKeeper, ReleaseAnswer, ReleaseManner, SessionLocks } from '#session-lock';
 import type { Place } from './rooms.js';
 import type { PartitionFiller, TurnHandler } from './turn-handler.js';
 
 /** What all actors of a pod share. */
 export interface ActorDeps {
   keeper: LeaseKeeper;
+  locks: SessionLocks;
+  dead: PresumedDead;
   ledger: EventLedger;
   queue: MessageQueue;
   handler: TurnHandler;
@@ -123,10 +125,20 @@ export class Actor {
       await this.deps.steps.reach('actor.acquiring', { session: this.session });
       const answer = await this.deps.keeper.acquire(this.session, epoch);
       if (answer.kind === 'acquired') return answer.lease;
-      if (answer.kind === 'held') return null;
+      if (answer.kind === 'held') {
+        if (await this.bury(answer.owner)) continue;
+        return null;
+      }
       await this.deps.filler.ensureIntact(partitionOf(this.session));
     }
     return null;
+  }
+
+  /** Removes the lease of a pod that is taken for dead; whether the session is free. */
+  private async bury(owner: Owner): Promise<boolean> {
+    if (!this.deps.dead.has(podName(owner))) return false;
+    await this.deps.steps.reach('actor.burying', { session: this.session });
+    return this.deps.locks.bury(this.session, owner);
   }
 
   /** Runs what is in line until it is empty, then sleeps. */

@@ -1,4 +1,3 @@
-import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from '@jest/globals';
 import { Place, Rooms } from './rooms.js';
 
@@ -15,7 +14,7 @@ describe('the room of a pod', () => {
   const settled = async (promise: Promise<void>): Promise<boolean> => {
     let done = false;
     void promise.then(() => (done = true));
-    await turn();
+    for (let turns = 0; turns < 10; turns++) await Promise.resolve();
     return done;
   };
 

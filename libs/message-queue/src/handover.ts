@@ -1,6 +1,6 @@
 import { Inject, Injectable } from '@nestjs/common';
-import { podName, type Ref, type SessionKey, type SRef } from '#protocol';
-import { PodIdentity, UnavailableError } from '#platform';
+import { type Owner, podName, type Ref, type SessionKey, type SRef } from '#protocol';
+import { PodIdentity, PresumedDead, UnavailableError } from '#platform';
 import { MessageQueue } from './message-queue.js';
 import { WaitingWork } from './waiting-work.js';
 
@@ -20,6 +20,7 @@ export class Handover {
     @Inject(MessageQueue) private readonly queue: MessageQueue,
     @Inject(WaitingWork) private readonly waitingWork: WaitingWork,
     @Inject(PodIdentity) private readonly pod: PodIdentity,
+    @Inject(PresumedDead) private readonly dead: PresumedDead,
   ) {}
 
   /** @param ownerEpoch the newest epoch that has claimed the session, where it has just been read from the ledger */
@@ -29,11 +30,16 @@ export class Handover {
     const facts = { initiator: initiator ?? '', parent: parent?.turnId ?? null };
     try {
       const queued = await this.queue.enqueue(session, { turnId, generation }, facts);
-      // An owner in this pod need not wait for the notice that is on its way.
-      const isHere = queued.kind === 'queued' && (queued.owner === null || podName(queued.owner) === podName(this.pod));
-      if (isHere) this.waitingWork.offer(session, ownerEpoch);
+      if (queued.kind === 'queued' && this.isForHere(queued.owner)) this.waitingWork.offer(session, ownerEpoch);
     } catch (error) {
       if (!(error instanceof UnavailableError)) throw error;
     }
+  }
+
+  /** An owner in this pod need not wait for the notice that is on its way; one that is gone does not hear it. */
+  private isForHere(owner: Owner | null): boolean {
+    if (owner === null) return true;
+    const pod = podName(owner);
+    return pod === podName(this.pod) || this.dead.has(pod);
   }
 }

@@ -11,6 +11,19 @@ export abstract class Channels {
   /** Resolves once the subscription is confirmed. The answer ends it. Several listeners of one channel are fine. */
   abstract subscribe(channel: string, listener: ChannelListener): Promise<() => void>;
 
+  /**
+   * How many subscribers each of these channels has now, in one call. The number of the connection that answered differs
+   * from another answer's when a connection was lost between the two.
+   * @throws UnavailableError
+   */
+  abstract subscribers(channels: readonly string[]): Promise<{ connection: number; counts: number[] }>;
+
+  /** The channels with subscribers whose names begin so. @throws UnavailableError */
+  abstract subscribed(prefix: string): Promise<string[]>;
+
+  /** Calls back each time that all subscriptions are lost. */
+  abstract onLost(listener: () => void): void;
+
   /** Calls back after each time that all subscriptions had been lost and stand again: what was said between is lost. */
   abstract onResubscribed(listener: () => void): void;
 }

@@ -8,6 +8,7 @@ export { LoopLag } from './loop-lag.js';
 export { MemoryStore } from './memory-store.js';
 export { grow, holds } from './memory-steps.js';
 export { PodIdentity } from './pod-identity.js';
+export { PresumedDead } from './presumed-dead.js';
 export { Randomness, SystemRandomness } from './randomness.js';
 export { RedisConnection, type RedisConnectionOptions } from './redis/redis-connection.js';
 export type { Script } from './redis/redis-scripts.js';

@@ -119,6 +119,16 @@ export class MemoryStore {
     };
   }
 
+  /** How many listen on a channel now. */
+  subscribers(channel: string): number {
+    return this.listeners.get(channel)?.size ?? 0;
+  }
+
+  /** The channels somebody listens on whose names begin so. */
+  subscribed(prefix: string): string[] {
+    return [...this.listeners.keys()].filter((channel) => channel.startsWith(prefix));
+  }
+
   private expireIn(key: string, ttlMs: number | undefined): void {
     if (ttlMs === undefined) this.expiries.delete(key);
     else this.expiries.set(key, this.clock.monotonicMs() + ttlMs);

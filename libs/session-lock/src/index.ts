@@ -1,4 +1,5 @@
 export { batchesByPartition } from './batches.js';
+export { Certainty } from './certainty.js';
 export { Lease } from './lease.js';
 export { type LeaseAnswer, LeaseKeeper, type LeaseTimes } from './lease-keeper.js';
 export { SessionLockModule } from './session-lock.module.js';

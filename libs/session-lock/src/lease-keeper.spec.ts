@@ -36,6 +36,10 @@ class HeldLocks extends SessionLocks {
     return promise;
   }
 
+  bury(): Promise<boolean> {
+    return Promise.resolve(false);
+  }
+
   owners(): Promise<(Owner | null)[]> {
     return Promise.resolve([]);
   }
@@ -100,6 +104,38 @@ describe('the lease keeper', () => {
     await expect(keeper.acquire(session, 4)).rejects.toThrow(UnavailableError);
     locks.acquireAnswer = Promise.resolve({ kind: 'acquired' });
     expect((await acquired()).trusted).toBe(true);
+  });
+
+  describe('certainty', () => {
+    it('is lost with the subscriptions, and comes back with a renewal that was sent after they stood again', async () => {
+      const lease = await acquired();
+      expect(lease.certain).toBe(true);
+      const before = keeper.renewNow();
+      await clock.advance(0);
+      keeper.unsubscribed();
+      locks.renewals[0]!.answer(true);
+      await before;
+      expect(lease.certain).toBe(false);
+      const back = lease.becomesCertain();
+      void keeper.subscribed();
+      await clock.advance(0);
+      expect(lease.certain).toBe(false);
+      locks.renewals[1]!.answer(true);
+      await back;
+      expect([lease.certain, lease.trusted]).toEqual([true, true]);
+    });
+
+    it('is lost when a renewal gets no answer, and comes back with the next one that does', async () => {
+      const lease = await acquired();
+      await clock.advance(RENEW_MS);
+      locks.renewals[0]!.fail();
+      await clock.advance(0);
+      expect([lease.certain, lease.trusted]).toEqual([false, true]);
+      await clock.advance(RENEW_MS);
+      locks.renewals[1]!.answer(true);
+      await lease.becomesCertain();
+      expect(lease.certain).toBe(true);
+    });
   });
 
   describe('trust', () => {

@@ -2,6 +2,7 @@ import { Logger } from '@nestjs/common';
 import { type Owner, partitionOf, type PodName, type SessionKey, sessionName, StaleOwnerError } from '#protocol';
 import { type Clock, type Timer, UnavailableError } from '#platform';
 import { batchesByPartition } from './batches.js';
+import { Certainty } from './certainty.js';
 import { Lease } from './lease.js';
 import type { AcquireAnswer, ReleaseAnswer, ReleaseManner, SessionLocks } from './session-locks.js';
 
@@ -37,6 +38,9 @@ export class LeaseKeeper {
   private underWay: Promise<unknown> = Promise.resolve();
   private next: { partitions: Set<number> | 'all'; answered: Promise<boolean> } | null = null;
   private running = true;
+  private readonly certainty = new Certainty();
+  /** Others can hear that this pod lives. */
+  private heard = true;
 
   constructor(
     private readonly pod: PodName,
@@ -73,7 +77,7 @@ export class LeaseKeeper {
       const sentAtMs = this.clock.monotonicMs();
       const answer = await this.locks.acquire(session, owner);
       if (answer.kind !== 'acquired') return answer;
-      const lease = new Lease(session, owner, this.clock, this.deadlineMs(sentAtMs));
+      const lease = new Lease(session, owner, this.clock, this.deadlineMs(sentAtMs), this.certainty);
       this.leases.set(name, lease);
       this.armRenewal();
       this.armDeadline(lease.deadlineMs);
@@ -102,6 +106,18 @@ export class LeaseKeeper {
       this.underWay = answered;
     }
     return this.next.answered;
+  }
+
+  /** This pod has lost its subscriptions: others may take it for dead. In doubt until a renewal after `subscribed`. */
+  unsubscribed(): void {
+    this.heard = false;
+    this.certainty.doubt();
+  }
+
+  /** This pod can be heard again: a renewal tells what has become of its leases. */
+  async subscribed(): Promise<void> {
+    this.heard = true;
+    await this.renewNow();
   }
 
   /**
@@ -141,9 +157,12 @@ export class LeaseKeeper {
         !this.releasing.has(lease) &&
         (partitions === 'all' || partitions.has(partitionOf(lease.session))),
     );
+    const mayVouch = this.heard && partitions === 'all';
     const batches = batchesByPartition(due);
-    const answered = await Promise.all(batches.map((batch) => this.renewBatch(batch)));
-    return answered.every(Boolean);
+    const answered = (await Promise.all(batches.map((batch) => this.renewBatch(batch)))).every(Boolean);
+    if (!answered) this.certainty.doubt();
+    else if (mayVouch && this.heard) this.certainty.settle();
+    return answered;
   }
 
   private async renewBatch(batch: readonly Lease[]): Promise<boolean> {

@@ -1,6 +1,7 @@
 import type { Owner, SessionKey } from '#protocol';
 import { StaleOwnerError } from '#protocol';
 import type { Clock } from '#platform';
+import { Certainty } from './certainty.js';
 
 /**
  * One held lease, as its holder sees it. Trust ends at the moment the last good renewal was sent + TTL − margin, on the
@@ -17,6 +18,7 @@ export class Lease {
     readonly owner: Owner,
     private readonly clock: Clock,
     private trustedUntilMs: number,
+    private readonly certainty = new Certainty(),
   ) {}
 
   get trusted(): boolean {
@@ -35,6 +37,16 @@ export class Lease {
         `the lease of ${this.session.sessionId} at epoch ${this.owner.epoch} is not trusted any more`,
       );
     }
+  }
+
+  /** Whether nothing speaks against it: only then something new may be begun. */
+  get certain(): boolean {
+    return this.certainty.holds;
+  }
+
+  /** Resolves when nothing speaks against it any more. */
+  becomesCertain(): Promise<void> {
+    return this.certainty.returns();
   }
 
   extend(trustedUntilMs: number): void {

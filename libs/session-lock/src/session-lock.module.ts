@@ -23,7 +23,8 @@ function leaseKeeper(
   const keeper = new LeaseKeeper(pod, locks, clock, settings);
   // What happened to the locks while a connection was away, only a renewal tells.
   coordination.onReconnected(() => void keeper.renewNow());
-  channels.onResubscribed(() => void keeper.renewNow());
+  channels.onLost(() => keeper.unsubscribed());
+  channels.onResubscribed(() => void keeper.subscribed());
   return keeper;
 }
 

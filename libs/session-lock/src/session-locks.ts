@@ -38,6 +38,12 @@ export abstract class SessionLocks {
   /** Gives the lease back. `work` (only for `idle`): something waits, the lease is kept. */
   abstract release(session: SessionKey, owner: Owner, manner: ReleaseManner): Promise<ReleaseAnswer>;
 
+  /**
+   * Removes the lease of a pod that is gone: only if exactly this owner holds it and nobody listens on its pod's channel,
+   * asked in one step. Whether the lock is free now.
+   */
+  abstract bury(session: SessionKey, owner: Owner): Promise<boolean>;
+
   /** The present owners of many sessions, in their order. */
   abstract owners(sessions: readonly SessionKey[]): Promise<(Owner | null)[]>;
 

@@ -7,6 +7,7 @@ import {
   memoryCoordination,
   MemoryStore,
   PodIdentity,
+  PresumedDead,
   type Randomness,
   Settings,
   type StepPoints,
@@ -33,6 +34,8 @@ export interface PodComposition {
   drain: Drain;
   settings: Settings;
   agent: Agent;
+  /** Nobody, unless given. */
+  dead?: PresumedDead;
 }
 
 export interface ComposedPod {
@@ -49,7 +52,7 @@ export function composePod(parts: PodComposition): ComposedPod {
   const turns = new SqlTurns(database);
   const ledger = new SqlEventLedger(database);
   const family = new Family(turns, ledger, randomness);
-  const handover = new Handover(parts.queue, parts.waitingWork, parts.pod);
+  const handover = new Handover(parts.queue, parts.waitingWork, parts.pod, parts.dead ?? new PresumedDead(clock));
   const reports = new Reports(live, handover);
   const gated = [database, turns, ledger, family, randomness] as const;
   const admission = new AdmissionGate(database, turns, ledger, randomness, settings);

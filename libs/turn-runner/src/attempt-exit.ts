@@ -76,6 +76,11 @@ export class AttemptExit {
     if (this.left) throw new LeaveSignal(this.left);
   }
 
+  /** To be called, and waited for, before something new is begun: while the lease is in doubt nothing is. @throws LeaveSignal */
+  async whenCertain(): Promise<void> {
+    while (!this.lease.certain) await this.race(this.lease.becomesCertain());
+  }
+
   /** To be called right before a write that records what has already been done. @throws LeaveSignal */
   assertMayRecord(): void {
     if (!this.mayRecord) throw new LeaveSignal(this.left!);

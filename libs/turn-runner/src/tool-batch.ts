@@ -65,6 +65,7 @@ export class ToolBatch {
     const { exit, steps, recorder } = this.deps;
     const facts = { turnId: this.facts.turnId, callId: call.callId };
     await steps.reach('tool.before', facts);
+    await exit.whenCertain();
     exit.assertMayBegin();
     const held = steps.reach('tool.checked', facts);
     if (held) await held;

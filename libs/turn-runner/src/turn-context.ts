@@ -191,6 +191,7 @@ export class AttemptContext implements TurnContext {
       this.exit.yieldIfDraining();
       if (this.news.take()) await this.absorb();
     }
+    await this.exit.whenCertain();
     this.exit.assertMayBegin();
     const held = this.deps.steps.reach('step.checked', { turnId: this.turn.turnId, step: key });
     if (held) await held;

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { RunOutcome } from '#protocol';
 import { Drain, UnavailableError } from '#platform';
 import { firstTry, TurnStage } from '#test-kit';
+import { Certainty, Lease } from '#session-lock';
 import { AgentError, type Tool, type TurnContext } from './agent.js';
 
 const CALLS = ['a', 'b', 'c'].map((callId) => ({ callId, name: 'look', input: {} }));
@@ -302,6 +303,30 @@ describe('the turn runner', () => {
         state: 'completed',
       });
       expect(bench.runs).toEqual(['a', 'b', 'c']);
+    });
+
+    it('begins nothing while its lease is in doubt, and goes on when that is over', async () => {
+      const certainty = new Certainty();
+      const owner = { podId: 'pod-1', boot: 'boot', epoch: 1 };
+      const lease = new Lease(stage.session, owner, stage.clock, stage.clock.monotonicMs() + 30_000, certainty);
+      const bench = new Bench();
+      const run = stage.run(
+        async (turn) => {
+          const { toolCalls } = await turn.model(async () => {
+            certainty.doubt();
+            return { toolCalls: CALLS };
+          });
+          await turn.tools(toolCalls, bench.toolbox);
+        },
+        { lease },
+      );
+      await stage.clock.advance(1000);
+      // What was under way has been recorded; the calls are issued, and none of them begun.
+      expect([(await stage.story()).at(-1), bench.runs]).toEqual(['tool.call c', []]);
+      certainty.settle();
+      await stage.clock.advance(0);
+      for (const { callId } of CALLS) bench.settle(callId);
+      expect(await run).toEqual({ kind: 'ended', state: 'completed' });
     });
 
     it('a draining pod goes on to a model step while calls are open', async () => {

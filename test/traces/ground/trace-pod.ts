@@ -7,6 +7,7 @@ import {
   type Database,
   Drain,
   PodIdentity,
+  PresumedDead,
   Settings,
   SystemRandomness,
 } from '#platform';
@@ -78,6 +79,18 @@ class TraceChannels extends Channels {
     });
   }
 
+  override subscribers(channels: readonly string[]): Promise<{ connection: number; counts: number[] }> {
+    return this.channels.subscribers(channels);
+  }
+
+  override subscribed(prefix: string): Promise<string[]> {
+    return this.channels.subscribed(prefix);
+  }
+
+  override onLost(): void {
+    // Nothing is ever unsubscribed here.
+  }
+
   override onResubscribed(): void {
     // No connection is lost here.
   }
@@ -140,7 +153,7 @@ export class TracePod {
     const { identity, keeper } = this;
     this.supervisor = new ActorSupervisor(
       ...([settings, identity, keys, clock, drain, steps, channels, keeper, locks] as const),
-      ...([queue, ledger, runner, filling] as const),
+      ...([queue, ledger, runner, filling, new PresumedDead(clock)] as const),
     );
     const reconciler = new Reconciler(settings, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(settings, clock, filling, reconciler);

@@ -16,7 +16,20 @@ export class MemoryChannels extends Channels {
     return Promise.resolve(this.store.subscribe(channel, listener));
   }
 
-  onResubscribed(): void {
+  subscribers(channels: readonly string[]): Promise<{ connection: number; counts: number[] }> {
+    const counts = channels.map((channel) => this.store.subscribers(channel));
+    return Promise.resolve({ connection: 0, counts });
+  }
+
+  subscribed(prefix: string): Promise<string[]> {
+    return Promise.resolve(this.store.subscribed(prefix));
+  }
+
+  onLost(): void {
     // Subscriptions inside the process are never lost.
+  }
+
+  onResubscribed(): void {
+    // Nor do they come back.
   }
 }

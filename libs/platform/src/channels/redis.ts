@@ -22,7 +22,10 @@ interface Topic {
  */
 export class RedisChannels extends Channels {
   private readonly topics = new Map<string, Topic>();
+  private readonly lostListeners: (() => void)[] = [];
   private readonly resubscribedListeners: (() => void)[] = [];
+  /** Counts the connections for commands, on which subscribers are counted. */
+  private commandConnection = 0;
   /** Counts the connections, so that a second try for an earlier one is dropped. */
   private connection = 0;
 
@@ -33,6 +36,8 @@ export class RedisChannels extends Channels {
     super();
     redis.subscriber.on('message', (channel: string, message: string) => this.deliver(channel, message));
     redis.subscriber.on('ready', () => void this.resubscribe(++this.connection));
+    redis.subscriber.on('close', () => this.lostListeners.forEach((listener) => listener()));
+    redis.onReconnected(() => this.commandConnection++);
   }
 
   async publish(channel: string, message: string): Promise<void> {
@@ -62,6 +67,20 @@ export class RedisChannels extends Channels {
       throw error;
     }
     return end;
+  }
+
+  async subscribers(channels: readonly string[]): Promise<{ connection: number; counts: number[] }> {
+    const answer = (await this.redis.run((redis) => redis.pubsub('NUMSUB', ...channels))) as (string | number)[];
+    return { connection: this.commandConnection, counts: channels.map((_, at) => Number(answer[2 * at + 1])) };
+  }
+
+  async subscribed(prefix: string): Promise<string[]> {
+    const pattern = `${prefix.replace(/[?*[\]\\^]/g, String.raw`\$&`)}*`;
+    return (await this.redis.run((redis) => redis.pubsub('CHANNELS', pattern))) as string[];
+  }
+
+  onLost(listener: () => void): void {
+    this.lostListeners.push(listener);
   }
 
   onResubscribed(listener: () => void): void {

@@ -99,6 +99,14 @@ export class Settings {
   @WholeNumber(50, MAX_TIMER_MS)
   sweepIntervalMs = 5000;
 
+  @Setting('PRESENCE_CHECK_MS', 100, 'How often this pod looks whether the others still listen; 0: never.')
+  @WholeNumber(0, MAX_TIMER_MS)
+  presenceCheckMs = 100;
+
+  @Setting('PRESENCE_MISSES', 3, 'Looks in a row that find nobody, until a pod is taken for dead.')
+  @WholeNumber(1, 1000)
+  presenceMisses = 3;
+
   @Setting('REFILL_WAIT_MS', 1000, 'How long new owners wait after Redis lost its contents.')
   @WholeNumber(0, MAX_TIMER_MS)
   refillWaitMs = 1000;

@@ -5,6 +5,7 @@ import {
   ownerToken,
   parseOwnerToken,
   partitionOf,
+  podName,
   type SessionKey,
 } from '#protocol';
 import { holds, type MemoryStore } from '#platform';
@@ -54,6 +55,14 @@ export class MemorySessionLocks extends SessionLocks {
       this.store.publish(this.keys.podsChannel(), encodeNotice({ type: 'wake', account, sessionId }));
     }
     return 'released';
+  }
+
+  async bury(session: SessionKey, owner: Owner): Promise<boolean> {
+    const held = this.store.get(this.keys.lock(session));
+    if (held === null) return true;
+    if (held !== ownerToken(owner) || this.store.subscribers(this.keys.podChannel(podName(owner))) > 0) return false;
+    this.store.delete(this.keys.lock(session));
+    return true;
   }
 
   async owners(sessions: readonly SessionKey[]): Promise<(Owner | null)[]> {

@@ -5,6 +5,7 @@ import {
   ownerToken,
   parseOwnerToken,
   partitionOf,
+  podName,
   type SessionKey,
 } from '#protocol';
 import type { RedisConnection, Script } from '#platform';
@@ -21,6 +22,7 @@ export class RedisSessionLocks extends SessionLocks {
   private readonly acquireScript: Script<['acquired' | 'not_intact'] | ['held', string]>;
   private readonly renewScript: Script<(0 | 1)[]>;
   private readonly releaseScript: Script<ReleaseAnswer>;
+  private readonly buryScript: Script<0 | 1>;
 
   constructor(
     private readonly redis: RedisConnection,
@@ -31,6 +33,7 @@ export class RedisSessionLocks extends SessionLocks {
     this.acquireScript = redis.scripts.load(new URL('../scripts/acquire.lua', import.meta.url));
     this.renewScript = redis.scripts.load(new URL('../scripts/renew.lua', import.meta.url));
     this.releaseScript = redis.scripts.load(new URL('../scripts/release.lua', import.meta.url));
+    this.buryScript = redis.scripts.load(new URL('../scripts/bury.lua', import.meta.url));
   }
 
   async acquire(session: SessionKey, owner: Owner): Promise<AcquireAnswer> {
@@ -58,6 +61,14 @@ export class RedisSessionLocks extends SessionLocks {
     ];
     const wake = encodeNotice({ type: 'wake', account, sessionId });
     return this.releaseScript(keys, [ownerToken(owner), this.leaseTtlMs, manner, this.keys.podsChannel(), wake]);
+  }
+
+  async bury(session: SessionKey, owner: Owner): Promise<boolean> {
+    const free = await this.buryScript(
+      [this.keys.lock(session)],
+      [ownerToken(owner), this.keys.podChannel(podName(owner))],
+    );
+    return free === 1;
   }
 
   async owners(sessions: readonly SessionKey[]): Promise<(Owner | null)[]> {
