@@ -1,5 +1,15 @@
-import { type Event, type EventType, type Mode, type Ref, type SessionKey, sessionName } from '#protocol';
+import {
+  type Content,
+  type Event,
+  type EventType,
+  type ModelMessage,
+  type Mode,
+  type Ref,
+  type SessionKey,
+  sessionName,
+} from '#protocol';
 import type { EventLedger } from '#event-ledger';
+import { modelInputFaults } from '#test-kit';
 
 /** What an agent is about to do, or has done. */
 export interface StepRun {
@@ -25,6 +35,11 @@ interface Seen {
   readonly recorded: Set<string>;
   /** Of messages, by turnId. */
   readonly modes: Map<string, Mode>;
+  readonly contents: Map<string, Content>;
+  /** What the model has to be told by users: by each turn that has started, as it was at its last start, and … */
+  readonly asked: Map<string, Content>;
+  /** … by each message that was absorbed, as it was then. */
+  readonly absorbed: Content[];
 }
 
 /**
@@ -57,6 +72,32 @@ export class Invariants {
     demand(run.epoch < seen.ownerEpoch || !seen.recorded.has(name), `I4: ${name} is recorded and runs again`);
   }
 
+  /**
+   * A model input: valid, and to the newest owner's turn it tells each message once that was taken up, as it was then.
+   * What is read has been looked at by `check`.
+   */
+  readInput(run: StepRun, input: readonly ModelMessage[]): void {
+    const seen = this.seen(run.session);
+    const name = stepName(run.turnId, run.generation, run.step);
+    const faults = modelInputFaults(input);
+    demand(faults.length === 0, `the input of ${name}: ${faults.join('; ')}`);
+    if (run.epoch !== seen.ownerEpoch || seen.running?.turn !== `${run.turnId}/${run.generation}`) return;
+    const told = input.flatMap((message) => (message.role === 'user' ? [message.content] : []));
+    const due = [...seen.asked.values(), ...seen.absorbed];
+    const [are, should] = [told, due].map((texts) => JSON.stringify(texts.map(String).sort()));
+    demand(are === should, `the input of ${name} tells ${are}, and was to tell ${should}`);
+  }
+
+  /** Every generation that was queued was used once, as a turn of its own or in another one, or was stopped before. */
+  accountForAll(): void {
+    for (const { queueSeqs, started, ended } of this.sessions.values()) {
+      for (const turn of queueSeqs.keys()) {
+        const uses = (started.has(turn) ? 1 : 0) + (ended.get(turn) === 'turn.absorbed' ? 1 : 0);
+        demand(uses === 1 || (uses === 0 && ended.get(turn) === 'turn.stopped'), `${turn} was used ${uses} times`);
+      }
+    }
+  }
+
   /** I3: whether everything that was accepted, answered or not, has ended. */
   get allEnded(): boolean {
     return [...this.sessions.values()].every(({ queueSeqs, ended }) =>
@@ -80,7 +121,8 @@ export class Invariants {
     if (!seen) {
       seen = {
         ...{ lastSeq: 0, ownerEpoch: 0, running: null, lastStartedQueueSeq: 0 },
-        ...{ queueSeqs: new Map(), ended: new Map(), started: new Set(), recorded: new Set(), modes: new Map() },
+        ...{ queueSeqs: new Map(), ended: new Map(), started: new Set(), recorded: new Set() },
+        ...{ modes: new Map(), contents: new Map(), asked: new Map(), absorbed: [] },
       };
       this.sessions.set(name, seen);
     }
@@ -101,10 +143,13 @@ function read(seen: Seen, event: Event): void {
       demand(!seen.queueSeqs.has(turn), `${turn} was accepted twice`);
       seen.queueSeqs.set(turn, event.seq);
       seen.modes.set(event.turnId!, event.data.mode);
+      seen.contents.set(event.turnId!, event.data.content);
       if (event.data.mode === 'interrupt') readInterrupt(seen, turn, event.data.interrupts);
       return;
     case 'message.edited':
-      return demandWaits(seen, turn, 'is edited');
+      demandWaits(seen, turn, 'is edited');
+      seen.contents.set(event.turnId!, event.data.content);
+      return;
     case 'turn.queued':
       demand(seen.ended.has(`${event.turnId}/${event.data.retryOf}`), `${turn} retries what has not ended`);
       seen.queueSeqs.set(turn, event.seq);
@@ -114,7 +159,9 @@ function read(seen: Seen, event: Event): void {
       return readStart(seen, event, turn);
     case 'model.message':
     case 'tool.result': {
-      readOwners(seen, turn);
+      // Whoever ends the turn of a dead owner at its start closes its calls, and goes on with nothing.
+      if (event.type === 'tool.result' && event.data.outcome === 'interrupted') readRunning(seen, turn);
+      else readOwners(seen, turn);
       if (event.type === 'model.message') readAttempt(seen, turn, event.data.attempt);
       const step = event.type === 'model.message' ? event.data.step : `tool:${event.data.callId}`;
       const name = `${turn}/${step}`;
@@ -131,6 +178,7 @@ function read(seen: Seen, event: Event): void {
       );
       demand(!seen.running?.toStop, `${turn} is absorbed by ${turnId}, which is to stop`);
       demand(seen.modes.get(event.turnId!) === 'steer', `I2: ${turn} is absorbed and no steering message`);
+      seen.absorbed.push(seen.contents.get(event.turnId!)!);
       return end(seen, turn, event.type);
     }
     case 'turn.stop_requested':
@@ -168,6 +216,7 @@ function readStart(seen: Seen, event: Extract<Event, { type: 'turn.started' | 't
     }
     seen.lastStartedQueueSeq = queueSeq;
     seen.started.add(turn);
+    seen.asked.set(event.turnId!, seen.contents.get(event.turnId!)!);
   } else {
     demand(seen.running?.turn === turn, `I2: ${turn} resumes, but ${told(seen)} runs`);
   }
@@ -201,8 +250,12 @@ function told({ running }: Seen): string {
 
 /** I1: what an owner writes belongs to the running turn, and to an attempt of the newest epoch. */
 function readOwners(seen: Seen, turn: string): void {
-  demand(seen.running?.turn === turn, `I1: an event of ${turn}, but ${told(seen)} runs`);
+  readRunning(seen, turn);
   demand(seen.running?.epoch === seen.ownerEpoch, `I1: ${turn} goes on under ${seen.running?.epoch}, an older epoch`);
+}
+
+function readRunning(seen: Seen, turn: string): void {
+  demand(seen.running?.turn === turn, `I1: an event of ${turn}, but ${told(seen)} runs`);
 }
 
 /** I1: a stale owner's reply of the same turn. */

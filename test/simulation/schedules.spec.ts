@@ -1,10 +1,8 @@
 import { Logger } from '@nestjs/common';
 import { afterAll, beforeAll, expect, it } from '@jest/globals';
-import { DATABASE_DEFAULTS, type Database, migrate, openDatabase, StepPoints } from '#platform';
-import { EVENT_LEDGER_SCHEMA } from '#event-ledger';
-import { TURN_LIFECYCLE_SCHEMA } from '#turn-lifecycle';
+import type { Database } from '#platform';
+import { openLedger } from './ledger.js';
 import { Schedule } from './schedule.js';
-import { SeededRandom } from './seeded-random.js';
 import { LedgerClock } from './world.js';
 
 /** More for a longer search, e.g. SCHEDULES=20000 npm run test:simulation */
@@ -16,11 +14,7 @@ let database: Database;
 
 beforeAll(async () => {
   Logger.overrideLogger(false);
-  const deps = { clock, randomness: new SeededRandom(0), steps: new StepPoints() };
-  const options = { ...DATABASE_DEFAULTS, url: 'sqlite::memory:' };
-  const open = await openDatabase(options, [EVENT_LEDGER_SCHEMA, TURN_LIFECYCLE_SCHEMA], deps);
-  await migrate(open, options);
-  database = open.database;
+  database = await openLedger(clock);
 });
 
 afterAll(() => database.close());

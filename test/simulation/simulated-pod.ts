@@ -27,7 +27,7 @@ export interface Servers {
   world: World;
   database: Database;
   store: MemoryStore;
-  observer: Pick<StepObserver, 'begin'>;
+  observer: Pick<StepObserver, 'begin' | 'read'>;
 }
 
 const KEYS = new KeyNames('sim:');
@@ -98,7 +98,7 @@ export class SimulatedPod {
     const ledger = new SqlEventLedger(database);
     const live = new ChannelLiveEvents(channels, KEYS);
     const waitingWork: WaitingWork = { offer: (session, epoch) => this.supervisor.offer(session, epoch) };
-    const observer = { begin: servers.observer.begin, hold: (label: string) => world.gate(name, label) };
+    const observer = { ...servers.observer, hold: (label: string) => world.gate(name, label) };
     const agent = new SteppingAgent(observer);
     const { intake, runner } = composePod({
       ...{ database, live, records, queue, waitingWork, health: new CoordinationHealth(coordination) },
