@@ -178,6 +178,19 @@ describe('the script agent', () => {
     expect(await replies()).toEqual(['at last']);
   });
 
+  it('ends the pauses of a flaky reply when the turn is stopped, and says nothing', async () => {
+    await stage.accept('t', 'flaky 9 at last');
+    const agent = new ScriptAgent(stage.clock, { dir, exit: () => undefined, nowNs: () => ++ns });
+    const runner = stage.runner((turn) => agent.run(turn));
+    const run = runner.run(stage.lease(1), firstTry('t'), new AbortController().signal);
+    await stage.clock.advance(500);
+    await stage.stop();
+    await runner.stopRequested('acc', firstTry('t'));
+    expect(await run).toEqual({ kind: 'ended', state: 'stopped' });
+    expect(await replies()).toEqual([]);
+    expect(stage.clock.pending).toBe(0);
+  });
+
   it('floods in steps of at most 1 MiB', async () => {
     const run = start('flood 2500000');
     await stage.clock.advance(10_000);
