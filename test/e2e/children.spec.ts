@@ -186,3 +186,34 @@ test(
     ]);
   }),
 );
+
+test.each(['stop', 'retry'] as const)(
+  'a child that was to stop before the %s of a turn above it reports nothing any more, nor to a parent that has ended',
+  async (act) => {
+    await onServers(async (stage) => {
+      const [a, b] = await stage.start(['a', 'b']);
+      const low = spawn('low', 'tool sleep {"ms":1500,"deaf":true}\nsay never');
+      await caller.say(
+        a,
+        'top',
+        `${spawn('mid', `${low}\nsay done`)}\n${act === 'stop' ? 'sleep 60000' : 'say done'}`,
+        't1',
+      );
+      await atWork(stage, 'low');
+      const [mid] = await children(a, 'top');
+      const [end] = await children(a, 'mid');
+      await caller.ended(a, 'mid', mid!.turnId);
+      expect((await caller.stop(b, 'low', end!.turnId)).body).toMatchObject({
+        state: 'stop_requested',
+        already: false,
+      });
+      if (act === 'retry') await caller.ended(a, 'top', 't1');
+      await (act === 'stop' ? caller.stop(b, 'top', 't1') : caller.retry(b, 'top', 't1', 1));
+      expect((await caller.turn(b, 'low', end!.turnId)).state).toBe('stop_requested');
+      expect(await caller.ended(b, 'low', end!.turnId)).toMatchObject({ state: 'stopped', stop: { by: 'ann' } });
+      expect(dataOf(await caller.events(b, 'mid'), 'child.reported')).toEqual([]);
+      expect((await caller.turns(b, 'mid')).filter(({ kind }) => kind === 'report')).toEqual([]);
+      await caller.stop(b, 'top', 't1');
+    })();
+  },
+);

@@ -67,8 +67,12 @@ export class Family {
     return child && reports(child) ? this.turns.lockShared(tx, child.account, child.parent.turnId) : null;
   }
 
-  /** Stops live descendants, locked, because the turn `via` above them was stopped or retried. */
+  /**
+   * Stops live descendants, locked, because the turn `via` above them was stopped or retried. One whose stop was requested
+   * before is on its end already; from now on it tells nobody: its report would live below the turn that was stopped.
+   */
   stopBelow(tx: Tx, heads: Heads, below: readonly TurnRow[], stop: StopOrder & { via: Ref }): Decided[] {
+    for (const row of below) if (row.state === 'stop_requested') this.turns.noteStopAbove(tx, row, stop.via);
     return below
       .filter(({ state }) => state !== 'stop_requested')
       .map((row) => this.stop(tx, heads.of(row), row, stop, this.randomness.id()));

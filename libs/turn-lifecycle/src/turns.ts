@@ -143,6 +143,9 @@ export abstract class Turns {
   /** Gives a locked row that is queued another content, the one of the event at `seq`. */
   abstract edit(tx: Tx, row: TurnRow, seq: number): void;
 
+  /** Notes on a locked turn whose stop was requested before that a turn above it was stopped too. */
+  abstract noteStopAbove(tx: Tx, row: TurnRow, via: Ref): void;
+
   /** Notes on a locked tombstone that its message was refused. */
   abstract noteRefusal(tx: Tx, row: TurnRow, nowMs: number): void;
 

@@ -89,6 +89,14 @@ export class SqlTurns extends Turns {
     row.contentSeq = seq;
   }
 
+  noteStopAbove(tx: Tx, row: TurnRow, { turnId, generation }: Ref): void {
+    const columns: PlannedMove['columns'] = [
+      ['stop_via_turn_id', turnId],
+      ['stop_via_generation', generation],
+    ];
+    update(tx, row, { state: row.state, columns });
+  }
+
   noteRefusal(tx: Tx, row: TurnRow, nowMs: number): void {
     update(tx, row, { state: row.state, columns: [['refused_at', nowMs]] });
   }
