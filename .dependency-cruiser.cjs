@@ -29,6 +29,14 @@ module.exports = {
     ...mayImport('agents-import-the-runner', 'agents', `turn-runner|${base}`),
     ...mayImport('nouns-import-the-base', nouns, base),
     ...mayImport('platform-imports-no-lib', 'platform', 'platform'),
+    ...mayImport('client-imports-the-protocol', 'client', 'protocol'),
+    {
+      name: 'client-runs-in-browsers',
+      comment: 'What Node brings along is not there. The protocol imports nothing at all.',
+      severity: 'error',
+      from: { path: '^libs/client/', pathNot: spec },
+      to: { dependencyTypes: ['core'] },
+    },
     {
       name: 'protocol-imports-nothing',
       severity: 'error',

@@ -8,6 +8,7 @@ const AT_ONCE = 2;
 const CHECKS = [
   { name: 'lint', command: ['eslint', '.', '--max-warnings=0'] },
   { name: 'types', command: ['tsc', '--noEmit', '--project', 'tsconfig.json'] },
+  { name: 'types in browsers', command: ['tsc', '--noEmit', '--project', 'libs/client/tsconfig.browser.json'] },
   { name: 'format', command: ['prettier', '--check', '--log-level=warn', '.'] },
   { name: 'import rules', command: ['depcruise', 'apps', 'libs', 'test'] },
   { name: 'dead code', command: ['knip', '--no-progress'] },
