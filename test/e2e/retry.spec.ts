@@ -94,7 +94,7 @@ test('a retry that is sent again is one retry and answered as the first time, at
 test('what is late for an older generation changes nothing: a stop, a retry, the POST', async () => {
   const turnId = await ended('late', 'completed');
   const first = { turnId, content: (await ann.turn(pods[0], 'late', turnId)).content! };
-  await ann.retry(pods[0], 'late', turnId, 1);
+  const earlier = await ann.retry(pods[0], 'late', turnId, 1);
   await ann.ended(pods[0], 'late', turnId);
   await ann.say(pods[0], 'late', 'sleep 60000', 'late.2');
   await ann.retry(pods[1], 'late', turnId, 2);
@@ -103,7 +103,8 @@ test('what is late for an older generation changes nothing: a stop, a retry, the
   for (const generation of [1, 2]) {
     expectRefusal(await ann.stop(pods[1], 'late', turnId, { generation }), 'stale_generation', facts);
   }
-  expectRefusal(await ann.retry(pods[1], 'late', turnId, 1), 'stale_generation', facts);
+  const again = await ann.retry(pods[1], 'late', turnId, 1);
+  expect([again.status, again.body, again.headers.get('idempotency-replayed')]).toEqual([202, earlier.body, 'true']);
   const resent = await ann.post(pods[1], 'late', first);
   expect([resent.status, resent.headers.get('idempotency-replayed')]).toEqual([202, 'true']);
   expect(resent.body).toEqual({ sessionId: 'late', turnId, generation: 1, state: 'queued', seq: 1 });

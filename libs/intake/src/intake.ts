@@ -95,7 +95,7 @@ export class Intake {
     this.live.committed(request, events);
     await this.steps.reach('retry.committed', { turnId: ref.turnId });
     await this.announce(decided);
-    if (!isTerminal(turn.state)) await this.handover.hand({ ...turn, ...ref }, ownerEpoch);
+    if (turn.generation === ref.generation && !isTerminal(turn.state)) await this.handover.hand(turn, ownerEpoch);
     const { sessionId } = request;
     return { accepted: { sessionId, ...ref, state: 'queued', seq }, replayed: events.length === 0 };
   }

@@ -46,8 +46,15 @@ export class RetryGate {
    * @throws ButlerError not_found, turn_mismatch, turn_stopped, turn_ended, stale_generation, queue_full;
    *   UnavailableError: it may have happened, ask again
    */
-  retry(request: RetryRequest): Promise<Retried> {
-    return this.database.transaction((tx) => this.retryIn(tx, request));
+  async retry(request: RetryRequest): Promise<Retried> {
+    try {
+      return await this.database.transaction((tx) => this.retryIn(tx, request));
+    } catch (error) {
+      const isStale = error instanceof ButlerError && error.code === 'stale_generation';
+      const before = isStale ? await this.longBefore(request) : null;
+      if (!before) throw error;
+      return before;
+    }
   }
 
   private async retryIn(tx: Tx, request: RetryRequest): Promise<Retried> {
@@ -79,6 +86,16 @@ export class RetryGate {
     this.turns.retry(tx, row, { seq, nowMs: head.nowMs });
     const decided = this.family.stopBelow(tx, heads, below, { by, reason: 'retried', via: old });
     return { turn: row, ref, seq, events, decided, ownerEpoch: head.ownerEpoch };
+  }
+
+  /** The same retry, accepted before another one: its generation's first event tells. */
+  private async longBefore(request: RetryRequest): Promise<Retried | null> {
+    const turn = (await this.turns.find(this.database, request.account, request.turnId))!;
+    const ref = { turnId: turn.turnId, generation: request.generation + 1 };
+    if (turn.acceptedSeq === null || turn.generation <= ref.generation) return null;
+    const [first] = await this.ledger.events(request, turn.acceptedSeq, 1, ref);
+    if (first?.type !== 'turn.queued' || first.data.retryOf !== request.generation) return null;
+    return { turn, ref, seq: first.seq, events: [], decided: [], ownerEpoch: undefined };
   }
 
   /** The same retry, accepted before; whatever has happened to its generation since. */

@@ -184,7 +184,8 @@ export class Play {
     };
     await again('enqueue', () => this.post());
     for (let old = 1; old < generation; old++) {
-      if (old === generation - 1) await again(`retry ${old}`, () => this.retryOf(old));
+      if (this.answers.has(`retry ${old}`) || old === generation - 1)
+        await again(`retry ${old}`, () => this.retryOf(old));
       else await this.refused('stale_generation', () => this.retryOf(old));
       await this.refused('stale_generation', () => this.stopOf(old));
     }
