@@ -4,9 +4,10 @@ import { type Database, Drain, Settings, StepPoints, SystemClock, SystemRandomne
 import { LiveEvents, SqlEventLedger } from '#event-ledger';
 import { Lease } from '#session-lock';
 import { SqlTurns } from '#turn-lifecycle';
+import type { Agent } from '#turn-runner';
 import type { SeededRandom } from '../../simulation/seeded-random.js';
 import { type ComposedPod, composePod, lonelyCoordination } from '#test-kit';
-import { SteppingAgent } from '../../simulation/stepping.agent.js';
+import { type StepObserver, SteppingAgent } from '../../simulation/stepping.agent.js';
 
 /** Counts the attempts at transactions that failed and were repeated, by what the server said. */
 export class FailedAttempts extends StepPoints {
@@ -62,11 +63,11 @@ const LEFT = 0.25;
  */
 export class StormPod {
   readonly ledger: SqlEventLedger;
-  private readonly turns: SqlTurns;
-  private readonly grouped: ComposedPod;
-  private readonly alone: ComposedPod;
+  protected readonly turns: SqlTurns;
+  protected readonly grouped: ComposedPod;
+  protected readonly alone: ComposedPod;
   private readonly counts = new Map<string, number>();
-  private readonly busy = new Set<string>();
+  protected readonly busy = new Set<string>();
   private readonly leases = new Map<string, Lease>();
   private readonly leaving = new Map<string, AbortController>();
   private readonly recent: Said[] = [];
@@ -75,7 +76,8 @@ export class StormPod {
   constructor(
     private readonly name: string,
     readonly database: Database,
-    private readonly random: SeededRandom,
+    protected readonly random: SeededRandom,
+    private readonly agentOf: (observer: StepObserver) => Agent = (observer) => new SteppingAgent(observer),
   ) {
     this.ledger = new SqlEventLedger(database);
     this.turns = new SqlTurns(database);
@@ -137,6 +139,13 @@ export class StormPod {
     }
   }
 
+  /** Ends the attempt at this turn before long, if it is one that may be left in the middle. */
+  leaveAfter(turnId: string, ms: number): boolean {
+    const leave = this.leaving.get(turnId);
+    if (leave) setTimeout(() => leave.abort(new Error('the pod must leave')), ms).unref();
+    return leave !== undefined;
+  }
+
   private async admit({ session, turnId }: Said, alone: boolean): Promise<void> {
     const message = { ...session, turnId, initiator: 'ann', content: 'go', mode: 'enqueue', metadata: null } as const;
     try {
@@ -157,13 +166,13 @@ export class StormPod {
     return lease;
   }
 
-  private note(what: string): void {
+  protected note(what: string): void {
     this.counts.set(what, (this.counts.get(what) ?? 0) + 1);
   }
 
   private compose(database: Database): ComposedPod {
     const { clock } = this;
-    const agent = new SteppingAgent({
+    const agent = this.agentOf({
       begin: ({ turnId }) => this.mayLeave(turnId),
       hold: () => turn(),
     });
