@@ -8,6 +8,7 @@ import {
   memoryCoordination,
   type MemoryStore,
   PodIdentity,
+  PresumedDead,
   Settings,
   StepPoints,
 } from '#platform';
@@ -53,6 +54,18 @@ class PodChannels extends Channels {
     return this.channels.subscribe(channel, (message) => {
       void this.world.gate(this.pod, `hears ${message}`).then(() => listener(message));
     });
+  }
+
+  override subscribers(channels: readonly string[]): Promise<{ connection: number; counts: number[] }> {
+    return this.channels.subscribers(channels);
+  }
+
+  override subscribed(prefix: string): Promise<string[]> {
+    return this.channels.subscribed(prefix);
+  }
+
+  override onLost(): void {
+    // Nothing is ever unsubscribed here.
   }
 
   override onResubscribed(): void {
@@ -111,6 +124,7 @@ export class SimulatedPod {
     const keeper = new LeaseKeeper(pod, locks, clock, SETTINGS);
     this.supervisor = new ActorSupervisor(
       ...([SETTINGS, pod, KEYS, clock, drain, steps, channels, keeper, locks, queue, ledger, runner, filling] as const),
+      new PresumedDead(clock),
     );
     const reconciler = new Reconciler(SETTINGS, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(SETTINGS, clock, filling, reconciler);
