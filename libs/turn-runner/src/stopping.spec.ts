@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { Event, ModelMessage, RunOutcome } from '#protocol';
 import { Drain } from '#platform';
 import { firstTry, modelInputFaults, TurnStage } from '#test-kit';
-import type { ModelStep, Toolbox, TurnContext } from './agent.js';
+import type { ModelStep, Tool, TurnContext } from './agent.js';
 import type { TurnRunner } from './turn-runner.js';
 
 type Work = (turn: TurnContext) => Promise<void>;
@@ -150,7 +150,7 @@ describe('a stop', () => {
         await turn.model(async () => ({}));
       };
     const late = Promise.withResolvers<string>();
-    const toolbox: Toolbox = new Map([
+    const toolbox = new Map<string, Tool>([
       ['heeds', { repeatable: () => false, run: (_, { signal }) => stage.clock.sleep(60_000, signal) }],
       ['deaf', { repeatable: () => false, run: () => late.promise }],
       ['quick', { repeatable: () => false, run: () => Promise.resolve('seen') }],
