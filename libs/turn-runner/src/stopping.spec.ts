@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from '@jest/globals';
 import type { Event, ModelMessage, RunOutcome } from '#protocol';
 import { Drain } from '#platform';
 import { firstTry, modelInputFaults, TurnStage } from '#test-kit';
-import type { ModelStep, Tool, TurnContext } from './agent.js';
+import type { ModelStep, Tool, Toolbox, TurnContext } from './agent.js';
 import type { TurnRunner } from './turn-runner.js';
 
 type Work = (turn: TurnContext) => Promise<void>;
