@@ -7,7 +7,10 @@ function event<T extends EventType>(type: T, data: EventData[T]): Event {
 }
 
 const run = { attempt: 1, podId: 'p', epoch: 1 };
-/** s started, r resumed, m a reply, c a reply with an open call, t that call's result; d o a l yields of each reason. */
+/**
+ * s started, r resumed, m a reply, c a reply with an open call, k the child that it spawns, t its result, p the child's
+ * report; d o a l yields of each reason.
+ */
 const LETTERS: Record<string, Event> = {
   s: event('turn.started', run),
   r: event('turn.resumed', { ...run, voids: null }),
@@ -20,6 +23,12 @@ const LETTERS: Record<string, Event> = {
     finish: 'tool_calls',
   }),
   t: event('tool.result', { callId: 'a', outcome: 'ok', output: null }),
+  k: event('child.spawned', { callId: 'a', child: { sessionId: 'kid', turnId: 'c', generation: 1 } }),
+  p: event('child.reported', {
+    child: { sessionId: 'kid', turnId: 'c', generation: 1 },
+    state: 'completed',
+    text: 'done',
+  }),
   d: event('turn.yielded', { reason: 'drain' }),
   o: event('turn.yielded', { reason: 'outage' }),
   a: event('turn.yielded', { reason: 'admin' }),
@@ -40,6 +49,9 @@ describe('a turn’s progress', () => {
     ['sct', 1, 0],
     ['srrtd', 3, 0],
     ['smdrr', 3, 2],
+    // Waiting for a child is no failure, and its report is progress.
+    ['scktrrr', 4, 0],
+    ['scktrrprr', 5, 2],
   ])('%s: attempts %i, in a row without a step %i', (letters, attempts, barren) => {
     expect(progress(letters)).toMatchObject({ attempts, barrenAttempts: barren });
   });

@@ -21,6 +21,7 @@ export class TurnProgress {
   private barrenBefore = 0;
   private hasRecorded = false;
   private isExcused = false;
+  private reports = 0;
 
   static of(events: Iterable<Event>): TurnProgress {
     const progress = new TurnProgress();
@@ -49,6 +50,10 @@ export class TurnProgress {
       case 'child.spawned':
         this.children.set(event.data.callId, event.data.child);
         return;
+      case 'child.reported':
+        this.reports++;
+        this.hasRecorded = true;
+        return;
       case 'tool.result':
         this.results.set(event.data.callId, event.data);
         this.hasRecorded = true;
@@ -58,7 +63,7 @@ export class TurnProgress {
     }
   }
 
-  /** Attempts in a row, the last one included, that recorded no step and have no excuse. */
+  /** Attempts in a row, the last one included, that recorded no step and have no excuse. One that may wait for children has. */
   get barrenAttempts(): number {
     return this.attempts === 0 ? 0 : this.barrenAfterThis();
   }
@@ -98,6 +103,11 @@ export class TurnProgress {
     return sum;
   }
 
+  /** Children have not reported yet, and no call is open. */
+  private get mayWait(): boolean {
+    return this.children.size > this.reports && this.openCalls.length === 0;
+  }
+
   private beginAttempt(): void {
     if (this.attempts > 0) this.barrenBefore = this.barrenAfterThis();
     this.attempts++;
@@ -107,6 +117,6 @@ export class TurnProgress {
 
   private barrenAfterThis(): number {
     if (this.hasRecorded) return 0;
-    return this.isExcused ? this.barrenBefore : this.barrenBefore + 1;
+    return this.isExcused || this.mayWait ? this.barrenBefore : this.barrenBefore + 1;
   }
 }
