@@ -4,14 +4,15 @@ import type { SessionKey } from '#protocol';
 import { reportTurnId } from '#family';
 import { Diary, FamilyStage, type Plan, PlannedAgent } from './ground/family-stage.js';
 import { Ground, GROUNDS } from './ground/ground.js';
+import type { Passage } from './ground/points.js';
 import type { TracePod } from './ground/trace-pod.js';
 
 /** How many passages of a run the next one may lack: who looks first is not the same each time. */
 const MISSED_MAX = 6;
 
 /**
- * Turns and their kin, stopped, retried and left by their pods. The root's pod has room for one turn, so its children run
- * on the other one; calls come in at a third.
+ * Turns and their kin, stopped, retried and left by their pods. One pod serves the root alone, another one its children;
+ * calls come in at a third.
  */
 describe.each(GROUNDS)('on the %s servers', (kind) => {
   const diary = new Diary();
@@ -41,9 +42,14 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
     await ground.quiet();
     stage = new FamilyStage(ground, diary, door);
     root = stage.root;
+    rootPod.points.meet = keepOut;
     child = stage.session('c');
     grandchild = stage.session('c.g');
   }
+
+  /** While the root waits there is room beside it, but no other session gets in. */
+  const keepOut = ({ name, sessionId }: Passage): Promise<void> | undefined =>
+    name === 'actor.acquiring' && sessionId !== root.sessionId ? Promise.reject(new Error('not here')) : undefined;
 
   const family = (): SessionKey[] => [root, child, grandchild];
   const start = (plan: Plan): Promise<void> => stage.post(plan, undefined, rootPod);
@@ -91,7 +97,10 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
       const counts = new Map<string, number>();
       let isOn = false;
       for (const pod of [rootPod, kinPod]) {
-        pod.points.meet = ({ name }) => {
+        pod.points.meet = (passage) => {
+          const { name } = passage;
+          const keptOut = pod === rootPod ? keepOut(passage) : undefined;
+          if (keptOut) return keptOut;
           isOn ||= name.startsWith('tool ');
           if (!isOn || name === 'hears' || name.endsWith('.checked')) return undefined;
           if (name === `step ${grandchild.sessionId} model:1`) isOn = false;
