@@ -1,5 +1,5 @@
 import { Inject, Injectable, Logger } from '@nestjs/common';
-import { encodeNotice, KeyNames, partitionOf, sessionName } from '#protocol';
+import { encodeNotice, KeyNames, partitionOf, type SessionKey, sessionName } from '#protocol';
 import { Channels, Clock, Randomness, Settings, StepPoints } from '#platform';
 import { MessageQueue, PartitionMarks, WaitingWork } from '#message-queue';
 import { type LiveTurn, Turns } from '#turn-lifecycle';
@@ -7,6 +7,8 @@ import { type LiveTurn, Turns } from '#turn-lifecycle';
 /** How many lost partitions are filled by one round of queries before they are marked intact. */
 const FILL_BATCH = 32;
 const FILL_PAGE = 1_000;
+/** So many sessions are offered to the pods when their partitions are intact again, of each round of queries. */
+const OFFERS_MAX = 500;
 /** How often, and how long apart, a pod looks whether another pod's filling is done. */
 const FILL_LOOKS = 100;
 const FILL_LOOK_MS = 50;
@@ -77,26 +79,36 @@ export class PartitionFilling {
   }
 
   private async fillBatch(batch: number[], nonce: string): Promise<{ intact: number; turns: number }> {
-    const waiting = await this.restoreSessions(batch, nonce);
+    const { sessions, turns } = await this.restoreSessions(batch, nonce);
     await this.steps.reach('recovery.filled', { partitions: batch });
     const intact = new Set(await this.marks.finishFilling(batch, nonce));
-    const sessions = new Map(waiting.map((turn) => [sessionName(turn.session), turn.session]));
-    // The wake-up of restore came while nobody could acquire yet.
-    for (const session of sessions.values()) if (intact.has(partitionOf(session))) this.waitingWork.offer(session);
-    return { intact: intact.size, turns: waiting.length };
+    // The wake-up of restore came while nobody could acquire yet. The next sweep finds what is not offered here.
+    const free = sessions.filter((session) => intact.has(partitionOf(session))).slice(0, OFFERS_MAX);
+    for (const session of free) this.waitingWork.offer(session);
+    return { intact: intact.size, turns };
   }
 
-  /** Restores each session of the partitions from its live turns; a session's turns may come in two pages. */
-  private async restoreSessions(partitions: readonly number[], nonce: string): Promise<LiveTurn[]> {
-    const all: LiveTurn[] = [];
-    for (let after: LiveTurn | null = null; ;) {
+  /** Restores each session of the partitions from its live turns, page by page. */
+  private async restoreSessions(
+    partitions: readonly number[],
+    nonce: string,
+  ): Promise<{ sessions: SessionKey[]; turns: number }> {
+    const restored = { sessions: [] as SessionKey[], turns: 0 };
+    let after: LiveTurn | null = null;
+    /** Of the session at the end of the pages so far: the next page may go on with it. */
+    let open: LiveTurn[] = [];
+    do {
       const page: LiveTurn[] = await this.turns.liveIn(partitions, Number.MAX_SAFE_INTEGER, after, FILL_PAGE);
-      all.push(...page);
-      after = page.at(-1) ?? null;
-      if (page.length < FILL_PAGE) break;
-    }
-    const bySession = Map.groupBy(all, (turn) => sessionName(turn.session));
-    for (const turns of bySession.values()) await this.queue.restore(turns[0]!.session, { nonce }, turns);
-    return all;
+      after = page.length === FILL_PAGE ? page.at(-1)! : null;
+      const bySession = Map.groupBy([...open, ...page], (turn) => sessionName(turn.session));
+      const last = after && sessionName(after.session);
+      open = last === null ? [] : bySession.get(last)!;
+      if (last !== null) bySession.delete(last);
+      const whole = [...bySession.values()];
+      await Promise.all(whole.map((turns) => this.queue.restore(turns[0]!.session, { nonce }, turns)));
+      restored.sessions.push(...whole.map((turns) => turns[0]!.session));
+      restored.turns += whole.reduce((sum, turns) => sum + turns.length, 0);
+    } while (after);
+    return restored;
   }
 }
