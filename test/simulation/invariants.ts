@@ -76,12 +76,13 @@ export class Invariants {
    * A model input: valid, and to the newest owner's turn it tells each message once that was taken up, as it was then.
    * What is read has been looked at by `check`.
    */
-  readInput(run: StepRun, input: readonly ModelMessage[]): void {
+  readInput(run: StepRun, input: readonly ModelMessage[], content: Content): void {
     const seen = this.seen(run.session);
     const name = stepName(run.turnId, run.generation, run.step);
     const faults = modelInputFaults(input);
     demand(faults.length === 0, `the input of ${name}: ${faults.join('; ')}`);
     if (run.epoch !== seen.ownerEpoch || seen.running?.turn !== `${run.turnId}/${run.generation}`) return;
+    demand(seen.asked.get(run.turnId) === content, `${name} was given ${String(content)} as its message`);
     const told = input.flatMap((message) => (message.role === 'user' ? [message.content] : []));
     const due = [...seen.asked.values(), ...seen.absorbed];
     const [are, should] = [told, due].map((texts) => JSON.stringify(texts.map(String).sort()));

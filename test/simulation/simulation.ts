@@ -1,4 +1,4 @@
-import type { ModelMessage, SessionKey } from '#protocol';
+import type { Content, ModelMessage, SessionKey } from '#protocol';
 import { type Database, MemoryStore } from '#platform';
 import { SqlEventLedger } from '#event-ledger';
 import { Invariants, type StepRun } from './invariants.js';
@@ -49,8 +49,8 @@ export abstract class Simulation {
     const store = new MemoryStore(new PodClock(this.world, 'store'));
     const { invariants } = this;
     const begin = (run: StepRun): void => this.observe(() => invariants.beginStep(run));
-    const read = (run: StepRun, input: readonly ModelMessage[]): void =>
-      this.observe(() => invariants.readInput(run, input));
+    const read = (run: StepRun, input: readonly ModelMessage[], content: Content): void =>
+      this.observe(() => invariants.readInput(run, input, content));
     this.servers = { world: this.world, database, store, observer: { begin, ...(readsInput && { read }) } };
   }
 

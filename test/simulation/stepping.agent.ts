@@ -1,12 +1,12 @@
-import type { ModelMessage } from '#protocol';
+import type { Content, ModelMessage } from '#protocol';
 import { Agent, type Tool, type TurnContext } from '#turn-runner';
 import type { StepRun } from './invariants.js';
 
 /** What a step of the agent tells before it acts, and where it can be held. */
 export interface StepObserver {
   begin(run: StepRun): void;
-  /** Where it is there, every model step reads its input first and shows it. */
-  read?(run: StepRun, input: readonly ModelMessage[]): void;
+  /** Where it is there, every model step reads its input first and shows it, with the turn's own message. */
+  read?(run: StepRun, input: readonly ModelMessage[], content: Content): void;
   hold(label: string): Promise<void>;
 }
 
@@ -36,7 +36,7 @@ export class SteppingAgent extends Agent {
   }
 
   private async think(turn: TurnContext, step: string): Promise<void> {
-    if (this.observer.read) this.observer.read(runOf(turn, step), await turn.history());
+    if (this.observer.read) this.observer.read(runOf(turn, step), await turn.history(), turn.content);
     await this.act(turn, step);
   }
 

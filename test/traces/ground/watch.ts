@@ -1,4 +1,4 @@
-import type { Event, EventType, ModelMessage, SessionKey } from '#protocol';
+import type { Content, Event, EventType, ModelMessage, SessionKey } from '#protocol';
 import { modelInputFaults } from '#test-kit';
 import { Agent } from '#turn-runner';
 import { Invariants, type StepRun } from '../../simulation/invariants.js';
@@ -21,7 +21,7 @@ export function watchedAgent(points: Points): Agent {
 export function readingAgent(points: Points): Agent {
   return new SteppingAgent({
     begin: (run) => present?.begin(run),
-    read: (run, input) => present?.read(run, input),
+    read: (run, input, content) => present?.read(run, input, content),
     hold: async (step) => points.reach(`step ${step}`),
   });
 }
@@ -56,8 +56,11 @@ export class Watch {
     }
   }
 
-  read(run: StepRun, input: readonly ModelMessage[]): void {
+  read(run: StepRun, input: readonly ModelMessage[], content: Content): void {
     this.inputs.push({ ...run, input });
+    if (!input.some((message) => message.role === 'user' && message.content === content)) {
+      this.complaints.push(new Error(`${run.turnId} was given ${String(content)}, its model input another message`));
+    }
     for (const fault of modelInputFaults(input)) {
       this.complaints.push(new Error(`the input of ${run.turnId} ${run.step}: ${fault}`));
     }
