@@ -360,6 +360,20 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
       expect(reportsTo(`${root.sessionId}-next`)).toEqual([await report('completed', 'let me see')]);
     });
 
+    it('[K1] of each of three children that end at once reaches the model once', async () => {
+      const children = ['c', 'd', 'e'].map((name) => stage.session(name));
+      const holds = children.map(({ sessionId }) => kinPod.points.hold(`step ${sessionId} model:1`));
+      await start({ spawns: Object.fromEntries(children.map(({ sessionId }) => [sessionId, {}])), awaits: true });
+      for (const hold of holds) await hold.reached;
+      await ground.quiet();
+      for (const hold of holds) hold.release();
+      await stage.finish([root, ...children], rootPod, kinPod);
+      expect((await stage.row())?.state).toBe('completed');
+      const reports = reportsTo(stage.rootTurn).map((said) => said.replace(/^Sub-agent (\S+)\/.*$/s, '$1'));
+      expect(reports.sort()).toEqual(children.map(({ sessionId }) => sessionId));
+      await isOver();
+    });
+
     const ENDINGS = ['finish.before', 'database.transaction', 'database.transaction answers', 'finish.committed'];
     it.each([...ENDINGS, 'queue.enqueue', 'queue.enqueue answers'])(
       '[K2] starts no turn after its parent was stopped, with the child’s end at %s',
@@ -376,6 +390,27 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
         const reportId = reportTurnId(turnId);
         expect(diary.of(reportId)).toEqual([]);
         expect((await stage.lives()).filter((life) => life === `turn.started ${reportId}`)).toEqual([]);
+      },
+    );
+
+    it.each([...ENDINGS, 'queue.enqueue'])(
+      '[K2] starts no turn after its parent was retried, with the child’s end at %s',
+      async (place) => {
+        const { turnId, release } = await childAtWork(pair({ awaits: false }));
+        const ending = kinPod.points.hold(place);
+        release();
+        await ending.reached;
+        await ground.quiet();
+        const acting = rootPod.points.hold(`step ${root.sessionId} model:1`);
+        await stage.retry();
+        await acting.reached;
+        ending.release();
+        acting.release();
+        await stage.finish(family(), rootPod, kinPod);
+        expect(diary.of(reportTurnId(turnId))).toEqual([]);
+        expect(reportsTo(stage.rootTurn).filter((said) => said.includes(turnId))).toEqual([]);
+        expect(await stage.row()).toMatchObject({ state: 'completed', generation: 2 });
+        await isOver();
       },
     );
 
