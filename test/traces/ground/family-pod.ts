@@ -18,7 +18,7 @@ const ABROAD = 0.1;
 /** Long enough for children to end while their parent still runs. */
 const STEPS = 4;
 /** How long a parent waits for its children before its pod lets go of it, so that all may wait at once. */
-const WAIT_MS = 300;
+const WAIT_MS = 1_000;
 
 interface Known {
   sessionId: Id;
@@ -30,6 +30,8 @@ export class Kin {
   readonly account = 'kin';
   readonly sessions: SessionKey[];
   readonly pods: FamilyPod[] = [];
+  /** Nothing new happens any more; what is left runs to its end, without waiting. */
+  isOver = false;
   private readonly recent: Known[] = [];
 
   /** @param families how many users' sessions there are, each with those of its children and grandchildren */
@@ -65,9 +67,9 @@ export class Kin {
     return this.recent.length > 0 ? this.random.pick(this.recent) : null;
   }
 
-  /** Whether this turn may wait for its children: somebody ends the wait. */
-  mayWait(turnId: Id): boolean {
-    return this.pods.some((pod) => pod.leaveAfter(turnId, WAIT_MS));
+  /** Whether this attempt may wait for its turn's children: somebody ends the wait. */
+  mayWait({ pod: { podId }, turn }: TurnContext): boolean {
+    return !this.isOver && this.pods.find(({ name }) => name === podId)!.leaveAfter(turn.turnId, WAIT_MS);
   }
 
   async look(): Promise<void> {
@@ -94,7 +96,7 @@ class SpawningAgent extends Agent {
       };
     });
     if (toolCalls.length > 0) await turn.tools(toolCalls, new Map([['spawn', this.spawn]]));
-    if (toolCalls.length > 0 && this.kin.mayWait(turn.turn.turnId)) await turn.children();
+    if (toolCalls.length > 0 && this.kin.mayWait(turn)) await turn.children();
     for (let at = 0; at < (spawns ? STEPS : 1); at++) {
       await turn.model(async (step) => {
         await this.hold(turn, step.key);
@@ -192,6 +194,7 @@ export class FamilyPod extends StormPod {
 
   /** Runs until nothing lives any more: what runs spawns, and what has ended puts its report in line. */
   async drainAll(): Promise<void> {
+    this.kin.isOver = true;
     for (let left = true; left;) {
       await Promise.all(this.kin.sessions.map((session) => this.drain(session)));
       const lines = await Promise.all(this.kin.sessions.map((session) => this.turns.live(this.database, session)));

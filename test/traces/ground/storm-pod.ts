@@ -74,7 +74,7 @@ export class StormPod {
   private readonly clock = new SystemClock();
 
   constructor(
-    private readonly name: string,
+    readonly name: string,
     readonly database: Database,
     protected readonly random: SeededRandom,
     private readonly agentOf: (observer: StepObserver) => Agent = (observer) => new SteppingAgent(observer),
