@@ -56,6 +56,7 @@ test(
 /** What was accepted. Everything else must be refused as it should be. */
 async function flood(pods: readonly Pod[]): Promise<{ turnId: string; seq: number }[]> {
   const accepted: { turnId: string; seq: number }[] = [];
+  const refusals = new Set<string>();
   let next = 0;
   const client = async (): Promise<void> => {
     for (let at = next++; at < POSTS; at = next++) {
@@ -64,13 +65,11 @@ async function flood(pods: readonly Pod[]): Promise<{ turnId: string; seq: numbe
         ...{ turnId, content: `say ${turnId}` },
       });
       if (status === 202) accepted.push({ turnId, seq: body.seq });
-      else {
-        expect([status, body]).toEqual([429, expect.objectContaining({ code: 'queue_full' })]);
-        expect(headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
-      }
+      else refusals.add(`${status} ${(body as unknown as { code: string }).code} ${headers.get('retry-after')}`);
     }
   };
   await Promise.all(Array.from({ length: CLIENTS }, client));
+  expect([...refusals]).toEqual([expect.stringMatching(/^429 queue_full [1-9]\d*$/)]);
   return accepted;
 }
 

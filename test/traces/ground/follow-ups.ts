@@ -139,6 +139,6 @@ export class FollowUps {
   }
 }
 
-export function usersIn(input: readonly ModelMessage[]): Content[] {
+function usersIn(input: readonly ModelMessage[]): Content[] {
   return input.flatMap((message) => (message.role === 'user' ? [message.content] : []));
 }
