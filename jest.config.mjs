@@ -13,7 +13,8 @@ export default {
   transform: { '^.+\\.ts$': '@swc/jest' },
   moduleNameMapper: { ...Object.fromEntries(aliases), '^(\\.{1,2}/.*)\\.js$': '$1' },
   setupFiles: ['reflect-metadata'],
-  testTimeout: 30_000,
+  // For machines that do other things too; what waits for something has a limit of its own.
+  testTimeout: 90_000,
   maxWorkers: 2,
   // In ESM mode the heap grows with every file: a worker over this size is replaced.
   workerIdleMemoryLimit: '700MB',

@@ -20,6 +20,7 @@ export class LoopLag {
   private readonly logger = new Logger(LoopLag.name);
   private histogram: ELDHistogram | null = null;
   private timer: Timer | null = null;
+  private telling: Timer | null = null;
 
   constructor(@Inject(Clock) private readonly clock: Clock) {}
 
@@ -31,10 +32,16 @@ export class LoopLag {
 
   stop(): void {
     this.timer?.cancel();
+    this.telling?.cancel();
     this.histogram?.disable();
   }
 
+  /** After a standstill both timers are late: the one that measures has to come first, or what it measures is wiped out. */
   private look(): void {
+    this.telling = this.clock.after(2 * RESOLUTION_MS, () => this.tell());
+  }
+
+  private tell(): void {
     const lagMs = Math.round((this.histogram?.max ?? 0) / NS_PER_MS);
     this.histogram?.reset();
     if (lagMs > WARN_ABOVE_MS) this.logger.warn({ lagMs }, 'the event loop stood still');

@@ -81,7 +81,7 @@ export class Pod {
     return this.output.split('\n').filter((line) => /"level":(50|60|"error"|"fatal")/.test(line));
   }
 
-  async listening(limitMs = 20_000): Promise<this> {
+  async listening(limitMs = 60_000): Promise<this> {
     const report = await until(
       `pod ${this.name} listens`,
       () => {
