@@ -15,11 +15,6 @@ export function reportTurnId(child: Id): Id {
   return `r~${child.slice(2)}`;
 }
 
-/** Whether a turnId is that of a report. */
-export function isReportId(turnId: Id): boolean {
-  return isReservedTurnId(turnId) && turnId.startsWith('r');
-}
-
 const RESERVED = /^[cr]~[0-9a-f]{40}$/;
 
 /** Whether only the runtime itself may post under this turnId. */

@@ -1,4 +1,4 @@
-export { childTurnId, isReportId, isReservedTurnId, reportTurnId } from './child-ids.js';
+export { childTurnId, isReservedTurnId, reportTurnId } from './child-ids.js';
 export { type Decided, Family, type Reported } from './family.js';
 export { FamilyModule } from './family.module.js';
 export { Heads } from './heads.js';

@@ -2,7 +2,7 @@ import { Inject, Injectable } from '@nestjs/common';
 import { ButlerError, type Event, type Id, isTerminal, type Ref, type SessionKey, type TurnState } from '#protocol';
 import { Database, Randomness, type Tx } from '#platform';
 import { EventLedger } from '#event-ledger';
-import { type Decided, Family, Heads, isReportId, type Reported } from '#family';
+import { type Decided, Family, Heads, isReservedTurnId, type Reported } from '#family';
 import { type StopOrder, type TurnRow, Turns } from '#turn-lifecycle';
 import { type Actor, assertMayAct, staleGeneration } from './identity.js';
 
@@ -79,8 +79,11 @@ export class StopGate {
     const { request, appendId } = passage;
     const { account, sessionId, turnId, generation } = request;
     if ((generation ?? 1) !== 1) throw staleGeneration(turnId, null);
-    if (isReportId(turnId))
-      throw new ButlerError('turn_mismatch', 'A report is not stopped: stop its child.', { turnId });
+    if (isReservedTurnId(turnId)) {
+      throw new ButlerError('turn_mismatch', 'No such child has been spawned. Stop the turn that would spawn it.', {
+        turnId,
+      });
+    }
     const session = { account, sessionId };
     const head = await this.ledger.openHead(tx, session);
     passage.firstSeq ??= head.nextSeq;

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { type CanActivate, type ExecutionContext, Injectable } from '@nestjs/common';
 import type { Request, RequestHandler } from 'express';
 import { ButlerError, type FieldError } from '#protocol';
@@ -50,14 +50,29 @@ function faultsOf(root: unknown): FieldError[] {
   return faults;
 }
 
-/** Calls that carry a body must say that it is JSON. A web page of another origin cannot say so without being asked. */
+/**
+ * Calls that carry a body must say that it is JSON: a web page of another origin cannot say so without being asked. A call
+ * without one counts as `{}`, but not from such a page, which browsers tell.
+ */
 @Injectable()
 export class JsonBodyGuard implements CanActivate {
   canActivate(context: ExecutionContext): boolean {
-    const { method, headers } = context.switchToHttp().getRequest<Request>();
+    const request = context.switchToHttp().getRequest<Request>();
+    const { method, headers } = request;
     if (method !== 'POST' && method !== 'PATCH') return true;
+    if (!hasBody(headers) && OWN_SITES.has(headers['sec-fetch-site'])) {
+      request.body = {};
+      return true;
+    }
     const mediaType = (headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase();
     if (mediaType === 'application/json') return true;
     throw new ButlerError('unsupported_media_type', 'Send JSON, with Content-Type: application/json.');
   }
+}
+
+/** What browsers say of a page's own calls; other programs say nothing. */
+const OWN_SITES = new Set<unknown>([undefined, 'none', 'same-origin']);
+
+function hasBody(headers: IncomingHttpHeaders): boolean {
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
 }

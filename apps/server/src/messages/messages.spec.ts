@@ -201,7 +201,8 @@ describe('messages', () => {
       'unsupported_media_type',
     ],
     ['an unknown encoding', { raw: '{}', headers: { 'content-encoding': 'zip' } }, 415, 'unsupported_media_type'],
-    ['no body', {}, 415, 'unsupported_media_type'],
+    ['no body', {}, 400, 'validation_failed'],
+    ['no body, from a page elsewhere', { headers: { 'sec-fetch-site': 'cross-site' } }, 415, 'unsupported_media_type'],
     ['a body that is too large', { body: { content: 'x'.repeat(MAX_BYTES) } }, 413, 'payload_too_large'],
     ['a body far too large', { body: { content: 'x'.repeat(MAX_BYTES * 500) } }, 413, 'payload_too_large'],
   ])('as %s are refused', async (_, asked, status, code) => {
