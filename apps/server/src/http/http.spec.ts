@@ -101,6 +101,13 @@ describe('every answer', () => {
     }
   });
 
+  it('to a call without a body is that to an empty one, unless a page elsewhere makes it', async () => {
+    const stop = '/v1/sessions/bare/turns/unborn/stop';
+    const elsewhere = await pod.call('POST', stop, { headers: { 'sec-fetch-site': 'cross-site' } });
+    expect([elsewhere.status, elsewhere.body['code']]).toEqual([415, 'unsupported_media_type']);
+    expect((await pod.call('POST', stop)).body).toMatchObject({ state: 'stopped', already: false });
+  });
+
   it.each([
     ['GET', '/'],
     ['GET', '/v1'],
