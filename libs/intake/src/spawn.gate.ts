@@ -64,12 +64,10 @@ export class SpawnGate {
     }
     const digest = digestOf({ sessionId, content });
     const known = await this.turns.find(tx, account, turnId);
-    if (known)
-      return {
-        turn: sameMessage(known, { sessionId, initiator: above.initiator ?? '' }, digest),
-        events: { child: [], parent: [] },
-        ownerEpoch: undefined,
-      };
+    if (known) {
+      const turn = sameMessage(known, { sessionId, initiator: above.initiator ?? '' }, digest);
+      return { turn, events: { child: [], parent: [] }, ownerEpoch: undefined };
+    }
     const session = { account, sessionId };
     const heads = await Heads.lock(tx, this.ledger, [above, session]);
     const head = heads.of(session);

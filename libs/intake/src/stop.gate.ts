@@ -36,9 +36,9 @@ interface Passage {
 /**
  * Gate 1, the one and only way to stop a turn: decided in one transaction, with all its live descendants (I5, I6, I9).
  *
- * An unborn turn becomes a tombstone, which its message meets: a user's for messages of their own, an admin's for anybody's. A queued one ends here. A running one is marked, and ends
- * at its next safe point. One that has ended stays as it is; named with the next generation, it moves there as stopped,
- * so that a retry that is on its way meets the stop [G2].
+ * An unborn turn becomes a tombstone, which its message meets: a user's for messages of their own, an admin's for
+ * anybody's. A queued one ends here. A running one is marked, and ends at its next safe point. One that has ended stays as
+ * it is; named with the next generation, it moves there as stopped, so that a retry on its way meets the stop [G2].
  */
 @Injectable()
 export class StopGate {
