@@ -12,6 +12,7 @@ describe('the description', () => {
   interface Operation {
     responses: Record<string, { description: string; content?: Record<string, unknown> }>;
     requestBody?: unknown;
+    parameters?: { in: string; name: string }[];
   }
   type Schema = Record<string, unknown> & { properties: Record<string, Record<string, unknown>> };
   const schemas = async (): Promise<Record<string, Schema>> => {
@@ -87,7 +88,9 @@ describe('the description', () => {
       'post /v1/sessions/{sessionId}/turns/{turnId}/stop',
     ]);
     for (const [path, methods] of Object.entries(routes)) {
-      for (const [method, { responses, requestBody }] of Object.entries(methods)) {
+      for (const [method, { responses, requestBody, parameters = [] }] of Object.entries(methods)) {
+        const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+        expect([path, parameters.filter((each) => each.in === 'path').map(({ name }) => name)]).toEqual([path, named]);
         if (path.startsWith('/health')) continue;
         expect([path, method, Object.keys(responses)]).toEqual([
           path,

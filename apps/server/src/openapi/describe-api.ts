@@ -1,5 +1,6 @@
 import type { INestApplication } from '@nestjs/common';
-import { DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
+import { DocumentBuilder, type OpenAPIObject, SwaggerModule } from '@nestjs/swagger';
+import { ref } from './schema-shorthand.js';
 import { schemas } from './schemas.js';
 
 const HEADERS = [
@@ -30,6 +31,7 @@ export function describeApi(app: INestApplication): void {
   const document = SwaggerModule.createDocument(app, builder.build(), {
     operationIdFactory: (controller, method) => `${controller.replace(/Controller$/, '').toLowerCase()}_${method}`,
   });
+  namePathParameters(document);
   // Those that Nest finds are the bodies of requests, and requestValidation refuses fields that they do not have.
   const bodies = Object.entries(document.components?.schemas ?? {}).map(([name, schema]) => [
     name,
@@ -41,4 +43,16 @@ export function describeApi(app: INestApplication): void {
     raw: ['json'],
     customSiteTitle: 'Butler',
   });
+}
+
+/** Nest overlooks the parameters of a path whose type is not a class; here all of them are ids. */
+function namePathParameters({ paths }: OpenAPIObject): void {
+  for (const [path, operations] of Object.entries(paths)) {
+    const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => {
+      return { in: 'path', name: name!, required: true, schema: ref('Id') };
+    });
+    for (const operation of Object.values(operations as Record<string, { parameters?: unknown[] }>)) {
+      operation.parameters = [...parameters, ...(operation.parameters ?? [])];
+    }
+  }
 }

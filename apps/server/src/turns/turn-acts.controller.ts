@@ -23,7 +23,7 @@ export class TurnActsController {
   @ApiOperation({
     summary: 'Edit a message that still waits',
     description:
-      'To withdraw it, stop its turn. The content that it has already is answered again, whatever the state of the turn.',
+      'By the user who said it, or an admin. To withdraw it, stop its turn. The content that it has already is answered again, whatever the state of the turn.',
   })
   @Answers(200, 'Turn')
   @Refuses(
@@ -51,7 +51,7 @@ export class TurnActsController {
   @ApiOperation({
     summary: 'Stop a turn and everything below it',
     description:
-      'The only way to stop. A turn that is queued, or whose message has not come yet, ends at once; a running one ends ' +
+      'The only way to stop. By the user who started the turn, or an admin; others are refused as `turn_mismatch`. A turn that is queued, or whose message has not come yet, ends at once; a running one ends ' +
       'where every tool call has its result. `already`: this call changed nothing on the turn itself.',
   })
   @Answers(202, 'StopAnswer')
@@ -78,7 +78,7 @@ export class TurnActsController {
   @ApiOperation({
     summary: 'Try a turn again that has ended',
     description:
-      'Begins its next generation, with a clean slate of steps. The same call again is answered as the first time, with ' +
+      'By the user who started it, or an admin. Begins its next generation, with a clean slate of steps. The same call again is answered as the first time, with ' +
       'Idempotency-Replayed: true.',
   })
   @Answers(202, 'Accepted', { 'Idempotency-Replayed': '`true` when this retry had been accepted before' })
