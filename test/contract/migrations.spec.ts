@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { DATABASE_DEFAULTS, migrate, type OpenDatabase } from '#platform';
 import { ALL_SCHEMAS, DATABASE_KINDS, TestDatabase } from '#test-kit';
+import { SqlTurns } from '#turn-lifecycle';
 
 /** What TypeORM would still do to make the tables equal the entities. */
 async function differences({ dataSource }: OpenDatabase): Promise<string[]> {
@@ -23,6 +24,24 @@ describe.each(DATABASE_KINDS)('migrations on %s', (kind) => {
     await migrate(open, { ...DATABASE_DEFAULTS, url: test.url });
     expect(await differences(open)).toEqual([]);
     await open.database.close();
+  });
+});
+
+describe.each(DATABASE_KINDS)('a ledger of the version before, on %s,', (kind) => {
+  it('keeps its turns and gets what this version needs', async () => {
+    const test = await TestDatabase.create(kind);
+    const open = await test.openMigrated();
+    const { database, dataSource } = open;
+    for (const _ of ['families', 'sessions']) await dataSource.undoLastMigration({ transaction: 'none' });
+    await database.execute(
+      `INSERT INTO turn (account, turn_id, session_id, part, live, path, state, generation, queue_seq, mode, kind, attempts)
+       VALUES ('acc', 't', 's', 0, 1, 't', 'queued', 1, 1, 'enqueue', 'user', 0)`,
+    );
+    await migrate(open, { ...DATABASE_DEFAULTS, url: test.url });
+    expect(await differences(open)).toEqual([]);
+    const turn = await new SqlTurns(database).find(database, 'acc', 't');
+    expect(turn).toMatchObject({ turnId: 't', state: 'queued', stop: null, refusedAtMs: null });
+    await test.drop();
   });
 });
 

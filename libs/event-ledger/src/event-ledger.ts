@@ -11,7 +11,7 @@ export interface SessionHead {
   nowMs: number;
   /** It is opened by this transaction. */
   isNew: boolean;
-  /** The session whose turn opened it for a child; null when a user did. */
+  /** The session whose turn opened it for a child; null when a user did. Whoever opens it may say so. */
   spawnedBy: Id | null;
 }
 
@@ -72,8 +72,8 @@ export abstract class EventLedger {
   /** Locks a session's row, or null when there is no such session. */
   abstract lockHead(tx: Tx, session: SessionKey): Promise<SessionHead | null>;
 
-  /** Locks a session's row; creates it when it is new, for a child of a turn of `spawnedBy` where that is given. */
-  abstract openHead(tx: Tx, session: SessionKey, spawnedBy?: Id): Promise<SessionHead>;
+  /** Locks a session's row; creates it when it is new. */
+  abstract openHead(tx: Tx, session: SessionKey): Promise<SessionHead>;
 
   /**
    * Appends under a head that this transaction has locked, and moves the head on. Written when its work is done.

@@ -73,7 +73,7 @@ export class SpawnGate {
     const head = heads.of(session);
     assertInFamily(above, head, sessionId);
     assertRoom(session, await this.turns.countQueued(tx, session), this.settings);
-    head.spawnedBy = above.sessionId;
+    if (head.isNew) head.spawnedBy = above.sessionId;
     const from = { sessionId: above.sessionId, turnId: above.turnId, generation: above.generation };
     const told = this.ledger.append(tx, heads.of(above), {
       ...{ id: this.randomness.id(), writer: { kind: 'owner', epoch } },

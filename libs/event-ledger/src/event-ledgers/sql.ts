@@ -33,10 +33,8 @@ export class SqlEventLedger extends EventLedger {
     return head.isNew ? null : head;
   }
 
-  async openHead(tx: Tx, session: SessionKey, spawnedBy?: Id): Promise<SessionHead> {
-    const head = await tx.ask(LOCK_HEAD, session);
-    if (head.isNew && spawnedBy !== undefined) head.spawnedBy = spawnedBy;
-    return head;
+  async openHead(tx: Tx, session: SessionKey): Promise<SessionHead> {
+    return tx.ask(LOCK_HEAD, session);
   }
 
   append(tx: Tx, head: SessionHead, append: Append): Event[] {
