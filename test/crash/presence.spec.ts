@@ -1,4 +1,3 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect, test } from '@jest/globals';
 import { startRedis } from '../../tools/services.mjs';
 import { Caller } from '../e2e/harness/caller.js';
@@ -11,13 +10,18 @@ import { leasesOf } from './harness/leases.js';
 const SOON_MS = 5_000;
 /** A sweep that finds nothing in the time of a test: what goes on, goes on because somebody was missed. */
 const NO_SWEEP = { SWEEP_INTERVAL_MS: '60000' };
-/** So long a pod that only stands still, or was not heard for a moment, is watched for a wrong guess. */
-const PATIENCE_MS = 1_500;
+/** So many looks, far more than a verdict takes, a pod that lives is watched for a wrong guess. */
+const PATIENCE = 15;
 const WORK = 'say one\nsleep 60000\nsay two';
 const caller = new Caller();
 
 const begun = (stage: Stage, turn: string): Promise<unknown> =>
   until(`${turn} is under way`, () => stage.calls().find((call) => call.turn === turn && call.key === 'model:2'));
+/** Resolves when `pod` has looked so often from now on: once it has, it has seen whoever is there. */
+const looks = async (pod: Pod, count = PATIENCE): Promise<void> => {
+  const looked = await pod.watchAt('presence.looked');
+  await until(`${pod.name} has looked`, () => looked().length >= count);
+};
 const attempts = async (pod: Pod, session: string, turn: string): Promise<number> =>
   (await caller.turn(pod, session, turn)).attempts;
 
@@ -30,7 +34,7 @@ describe('a pod that dies without a word', () => {
       const [other] = await stage.start(['other'], NO_SWEEP);
       await caller.say(dying, 's4', WORK, 't4');
       await begun(stage, 't4');
-      await pause(400);
+      await looks(other, 2);
       await dying.kill();
       await until('it goes on', async () => (await attempts(other, 's4', 't4')) === 2, SOON_MS);
       const events = await caller.events(other, 's4');
@@ -47,8 +51,8 @@ describe('a pod that dies without a word', () => {
       await caller.ended(dying, 'idle', 't1');
       const [other] = await stage.start(['other'], NO_SWEEP);
       const missed = await other.watchAt('presence.dead');
-      await until('they have met', async () => (await leasesOf(stage.place, 'dying')).length === 1);
-      await pause(300);
+      expect(await leasesOf(stage.place, 'dying')).toEqual(['idle']);
+      await looks(other, 2);
       await dying.kill();
       await until('it is missed', () => missed().length === 1, SOON_MS);
       await caller.say(other, 'idle', 'say two', 't2');
@@ -63,7 +67,7 @@ describe('a pod that dies without a word', () => {
       await caller.say(first, 's1', WORK, 't1');
       await begun(stage, 't1');
       const [other] = await stage.start(['other'], NO_SWEEP);
-      await pause(300);
+      await looks(other, 2);
       await first.kill();
       await stage.start(['same'], NO_SWEEP);
       await until('it goes on', async () => (await attempts(other, 's1', 't1')) === 2, SOON_MS);
@@ -82,7 +86,7 @@ describe('a pod that lives', () => {
       await caller.say(frozen, 's1', WORK, 't1');
       await begun(stage, 't1');
       await frozen.freeze();
-      await pause(PATIENCE_MS);
+      await looks(other);
       expect(missed()).toEqual([]);
       expect(await leasesOf(stage.place, 'frozen')).toEqual(['s1']);
       frozen.thaw();
@@ -99,9 +103,9 @@ describe('a pod that lives', () => {
       for (const [at, pod] of pods.entries()) await caller.say(pod, `s${at}`, WORK, `t${at}`);
       for (const at of pods.keys()) await begun(stage, `t${at}`);
       await stage.place.redis.client('KILL', 'TYPE', 'pubsub');
-      await pause(PATIENCE_MS);
+      await Promise.all(pods.map((pod) => looks(pod)));
       await stage.place.redis.client('KILL', 'TYPE', 'normal').catch(() => undefined);
-      await pause(PATIENCE_MS);
+      await Promise.all(pods.map((pod) => looks(pod)));
       expect(missed.flatMap((told) => told())).toEqual([]);
       for (const at of pods.keys()) expect(await attempts(pods[0], `s${at}`, `t${at}`)).toBe(1);
     } finally {
@@ -113,11 +117,12 @@ describe('a pod that lives', () => {
   test(
     'says goodbye when it leaves, and nobody misses it',
     onServers(async (stage) => {
-      const [leaving, other] = await stage.start(['leaving', 'other']);
+      // The third one is there for the other to look at when the first has left.
+      const [leaving, other] = await stage.start(['leaving', 'other', 'third']);
       const missed = await other.watchAt('presence.dead');
-      await pause(300);
+      await looks(other, 2);
       expect(await leaving.terminate()).toMatchObject({ code: 0 });
-      await pause(PATIENCE_MS);
+      await looks(other);
       expect(missed()).toEqual([]);
     }),
   );

@@ -122,6 +122,8 @@ test(
     const whole = 'these words 👍 are spoken one by one';
     expect(whole.startsWith(reader.spoken)).toBe(true);
     expect(reader.spoken.length).toBeGreaterThan(whole.length / 2);
+    const settled = reader.events.flatMap((event) => (event.type === 'model.message' ? [event.data.text] : []));
+    expect(settled).toEqual([whole]);
   }),
 );
 

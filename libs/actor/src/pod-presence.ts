@@ -90,6 +90,7 @@ export class PodPresence {
       const pods = [...this.known.keys()];
       const { connection, counts } = await this.channels.subscribers(pods.map((pod) => this.keys.podChannel(pod)));
       pods.forEach((pod, at) => this.judge(pod, connection, counts[at] ?? 0));
+      void this.steps.reach('presence.looked');
     } catch (error) {
       if (!(error instanceof UnavailableError)) throw error;
       // Looks count in a row only.
@@ -118,7 +119,7 @@ export class PodPresence {
     this.logger.warn({ gone: pod }, 'a pod is gone without a word: what it owned goes on elsewhere');
     void this.steps.reach('presence.dead', { pod });
     const waitMs = SPREAD_MS * this.randomness.fraction();
-    this.timers.push(this.clock.after(waitMs, () => this.deathListeners.forEach((listener) => listener())));
+    this.clock.after(waitMs, () => this.deathListeners.forEach((listener) => listener()));
   }
 
   private hear(text: string): void {
