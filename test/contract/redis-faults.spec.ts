@@ -11,7 +11,7 @@ import {
 } from '#platform';
 import { batchesByPartition } from '#session-lock';
 import { startRedis } from '../../tools/services.mjs';
-import { BrokenWire } from './broken-wire.js';
+import { BrokenWire } from '../wire/broken-wire.js';
 import { hear, type Nouns, ownerOf, redisNouns, sessionOf } from './coordinations.js';
 
 type RedisServer = Awaited<ReturnType<typeof startRedis>>;
