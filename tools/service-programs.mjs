@@ -1,4 +1,4 @@
-// Finds the programs of Redis and MariaDB, and installs their Debian packages where that is possible.
+// Finds the programs of Redis, MariaDB and nginx, and installs their Debian packages where that is possible.
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { run } from './checkout.mjs';
@@ -7,8 +7,14 @@ import { withLock } from './lock.mjs';
 // An ordinary user's PATH leaves the sbin folders out, but anyone may run what is in them.
 const FOLDERS = [...(process.env.PATH ?? '').split(delimiter), '/usr/local/sbin', '/usr/sbin', '/opt/homebrew/bin'];
 
-export const REDIS = { packages: ['redis-server'], programs: ['redis-server'] };
-export const MARIADB = { packages: ['mariadb-server'], programs: ['mariadbd', 'mariadb-install-db'] };
+const NAMED = ', or name a running one in ';
+export const REDIS = { packages: ['redis-server'], programs: ['redis-server'], instead: `${NAMED}TEST_REDIS_URL` };
+export const MARIADB = {
+  packages: ['mariadb-server'],
+  programs: ['mariadbd', 'mariadb-install-db'],
+  instead: `${NAMED}TEST_DATABASE_URL`,
+};
+export const NGINX = { packages: ['nginx-light'], programs: ['nginx'], instead: '' };
 
 /** The full path of each program of this service, by its name. */
 export async function providePrograms(service, say = console.error) {
@@ -41,9 +47,8 @@ function find(name) {
   return FOLDERS.map((folder) => join(folder, name)).find(isExecutable);
 }
 
-const missing = ({ programs }) =>
-  `${programs.join(' and ')} not found. Install both servers (Debian: apt-get install redis-server mariadb-server), ` +
-  'or name running ones in TEST_REDIS_URL and TEST_DATABASE_URL.';
+const missing = ({ packages, programs, instead }) =>
+  `${programs.join(' and ')} not found. Install it (Debian: apt-get install ${packages.join(' ')})${instead}.`;
 
 // While policy-rc.d answers 101 the packages do not start services of their own; an existing policy is left alone.
 const INSTALL = `

@@ -16,3 +16,10 @@ export interface ServiceOptions {
 
 export function startRedis(options?: ServiceOptions): Promise<Service>;
 export function startMariaDb(options?: ServiceOptions): Promise<Service>;
+
+export interface NginxOptions extends Pick<ServiceOptions, 'dir' | 'port' | 'say'> {
+  /** What stands in its nginx.conf. */
+  config: (at: { dir: string; port: number }) => string;
+}
+
+export function startNginx(options: NginxOptions): Promise<Service>;

@@ -1,4 +1,5 @@
-// Private Redis and MariaDB servers on free loopback ports: for tests, and in the foreground as `npm run services`.
+// Private Redis, MariaDB and nginx servers on free loopback ports: for tests; and Redis and MariaDB in the foreground as
+// `npm run services`.
 import { once } from 'node:events';
 import { spawn } from 'node:child_process';
 import { closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isProgram, main, run } from './checkout.mjs';
-import { MARIADB, providePrograms, REDIS } from './service-programs.mjs';
+import { MARIADB, NGINX, providePrograms, REDIS } from './service-programs.mjs';
 
 // Below the range from which the system takes ports for outgoing connections.
 const PORTS = { from: 20_000, to: 32_000 };
@@ -66,6 +67,25 @@ export async function startMariaDb({ dir, port, args = [], say } = {}) {
   });
 }
 
+/**
+ * `config` answers what stands in `<dir>/nginx.conf` for this `{ dir, port }`. To change it later, write that file and send
+ * SIGHUP.
+ */
+export async function startNginx({ dir, port, config, say }) {
+  const programs = await providePrograms(NGINX, say);
+  return start({
+    name: 'nginx',
+    dir,
+    port,
+    command: (at) => {
+      writeFileSync(join(at.dir, 'nginx.conf'), config(at));
+      return [programs.nginx, '-p', at.dir, '-c', 'nginx.conf', '-e', 'stderr'];
+    },
+    isReady: async (at) => (await firstReply(at, 'GET / HTTP/1.0\r\n\r\n')).startsWith('HTTP/'),
+    url: (at) => `http://127.0.0.1:${at}`,
+  });
+}
+
 async function start({ name, dir, port, prepare, command, isReady, url }) {
   const home = dir ?? mkdtempSync(join(tmpdir(), `butler-${name}-`));
   const guard = watchOver(dir ? '' : home);
@@ -106,12 +126,12 @@ function launch([program, ...args], log, guard) {
 
 /**
  * A shell at the other end of a pipe, told the server's process id: however this process ends, by SIGKILL too,
- * the pipe closes and the shell ends the server and removes the folder.
+ * the pipe closes and the shell ends the server, with all processes of its group, and removes the folder.
  */
 function watchOver(removed) {
   const script = `
     while read -r line; do pid=$line; done
-    [ -z "$pid" ] || kill -9 "$pid"
+    [ -z "$pid" ] || kill -9 -"$pid"
     [ -z "$1" ] || rm -rf "$1" || { sleep 3; rm -rf "$1"; }`;
   const guard = spawn('sh', ['-c', script, 'guard', removed], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
   guard.stdin.on('error', () => {});
