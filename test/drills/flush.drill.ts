@@ -1,4 +1,5 @@
-import { type Drill, type Form, LONG, SHORT } from './harness/drill.js';
+import type { Drill } from './harness/drill.js';
+import { type Form, LONG, SHORT } from './harness/form.js';
 import { some } from './harness/row.js';
 
 interface FlushForm extends Form {

@@ -1,4 +1,5 @@
-import { type Drill, type Form, LONG, SHORT } from './harness/drill.js';
+import type { Drill } from './harness/drill.js';
+import { type Form, LONG, SHORT } from './harness/form.js';
 import { none, some, spread, within } from './harness/row.js';
 import { type Gone, takeovers } from './harness/takeovers.js';
 

@@ -1,4 +1,5 @@
-import { type Drill, type Form, LONG, SHORT } from './harness/drill.js';
+import type { Drill } from './harness/drill.js';
+import { type Form, LONG, SHORT } from './harness/form.js';
 import type { Field } from './harness/field.js';
 import { none, type Row } from './harness/row.js';
 

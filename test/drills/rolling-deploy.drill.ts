@@ -1,5 +1,6 @@
 import type { Event } from '#protocol';
-import { type Drill, type Form, LONG, SHORT } from './harness/drill.js';
+import type { Drill } from './harness/drill.js';
+import { type Form, LONG, SHORT } from './harness/form.js';
 import { type Reading, timeOf } from './harness/reading.js';
 import { none, type Row, some, spread, within } from './harness/row.js';
 import { longestSilenceMs } from './harness/verdict.js';

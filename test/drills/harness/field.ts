@@ -4,9 +4,9 @@ import type { ServersPlace } from '../../e2e/harness/places.js';
 import { Stage } from '../../e2e/harness/stage.js';
 import { SeededRandom } from '../../simulation/seeded-random.js';
 import { Balancer } from './balancer.js';
-import type { Drill, Form } from './drill.js';
-import { DrillServers } from './drill-servers.js';
+import { DrillServers, type ServersWanted } from './drill-servers.js';
 import { Fleet } from './fleet.js';
+import type { Form } from './form.js';
 import { Load } from './load.js';
 import { Watchers } from './watchers.js';
 
@@ -14,6 +14,11 @@ const WATCHED = 20;
 const SEED = 7;
 
 export type Say = (line: string) => void;
+
+export interface FieldWanted {
+  servers: ServersWanted;
+  pods: number;
+}
 
 /** What a drill is played on: servers, pods, the balancer before them, users and watchers. */
 export class Field {
@@ -31,17 +36,17 @@ export class Field {
   ) {}
 
   /** Does the work on a field of its own, under load from its beginning on, and takes all away again. */
-  static async with<T>(drill: Drill, form: Form, tell: Say, work: (field: Field) => Promise<T>): Promise<T> {
+  static async with<T>(wanted: FieldWanted, form: Form, tell: Say, work: (field: Field) => Promise<T>): Promise<T> {
     const ends: (() => Promise<unknown>)[] = [];
     try {
-      const servers = await DrillServers.open(drill.servers);
+      const servers = await DrillServers.open(wanted.servers);
       ends.unshift(() => servers.close());
       const stage = await Stage.onServers(servers.given);
       ends.unshift(() => stage.end());
       let answer: T | undefined;
       await stage.watch(async () => {
         const fleet = new Fleet(stage, { ...servers.settingsFor(stage.place), ...form.settings });
-        await fleet.start(drill.pods);
+        await fleet.start(wanted.pods);
         const balancer = await Balancer.open(fleet, form.probeEveryMs);
         ends.unshift(() => balancer.close());
         const load = new Load(balancer.url, form, new SeededRandom(SEED));

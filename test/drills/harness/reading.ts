@@ -3,7 +3,7 @@ import type { ServersPlace } from '../../e2e/harness/places.js';
 import type { ScriptCall } from '../../e2e/harness/script-calls.js';
 import { ACCOUNT } from './load.js';
 
-export interface ReadTurn {
+interface ReadTurn {
   turnId: Id;
   session: Id;
   state: TurnState;

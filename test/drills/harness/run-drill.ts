@@ -1,6 +1,7 @@
 import { until } from '../../e2e/harness/until.js';
-import type { Drill, Form } from './drill.js';
+import type { Drill } from './drill.js';
 import { Field, type Say } from './field.js';
+import type { Form } from './form.js';
 import { liveTurns, readAll } from './reading.js';
 import type { Row } from './row.js';
 import { judge } from './verdict.js';

@@ -1,6 +1,8 @@
 import type { Event, Id } from '#protocol';
 import { type Reading, timeOf } from './reading.js';
 
+const LEFT = new Set<Event['type']>(['turn.completed', 'turn.failed', 'turn.stopped', 'turn.yielded']);
+
 /** A pod that was killed or frozen, and when; in ms since 1970, as the ledger's times. */
 export interface Gone {
   pod: Id;
@@ -31,15 +33,12 @@ export function takeovers({ sessions }: Reading, gone: Gone): Takeover[] {
   });
 }
 
-/** The turn that runs after these events. */
+/** The turn that runs after these events. What is said of turns that wait changes nothing. */
 function running(events: readonly Event[]): Id | null {
-  const last = events.findLast(
-    ({ type }) => type === 'turn.started' || type === 'turn.resumed' || isEnd(type) || type === 'turn.yielded',
-  );
-  return last && !isEnd(last.type) && last.type !== 'turn.yielded' ? last.turnId : null;
-}
-
-/** Of the turn that runs: one that waits may be stopped meanwhile, but tells so by its own turnId. */
-function isEnd(type: Event['type']): boolean {
-  return type === 'turn.completed' || type === 'turn.failed' || type === 'turn.stopped';
+  let turn: Id | null = null;
+  for (const { type, turnId } of events) {
+    if (type === 'turn.started' || type === 'turn.resumed') turn = turnId;
+    else if (LEFT.has(type) && turnId === turn) turn = null;
+  }
+  return turn;
 }

@@ -26,7 +26,7 @@ export function judge(load: Load, watchers: Watchers, missed: readonly string[],
     none('turns failed', states('failed')),
     none('lost', lost(accepted, reading)),
     none('steps doubled', doubled),
-    { what: 'steps repeated by a pod that stood still', value: late.length },
+    { what: 'steps repeated by a pod that stood still', value: late.length, ...(late.length > 0 && atAll(late)) },
     none('reordered', [...faults.filter((fault) => OUT_OF_ORDER.test(fault)), ...reordered(accepted)]),
     none(
       'other faults of sessions',
@@ -105,6 +105,9 @@ function silenceMs(events: readonly Event[]): number {
   });
   return longest;
 }
+
+/** Allowed (I4), and worth a look. */
+const atAll = (cases: readonly string[]): Partial<Row> => ({ verdict: 'warn', cases });
 
 function told(retried: ReadonlyMap<string, number>): string {
   const all = [...retried].map(([why, times]) => `${times} × ${why}`).join(', ');
