@@ -6,11 +6,15 @@ import { type Reading, timeOf } from './reading.js';
 import { none, type Row, some, within } from './row.js';
 import type { Watchers } from './watchers.js';
 
+type Users = Pick<Load, 'accepted' | 'stops' | 'failures' | 'refused' | 'retried'>;
+type Sights = Pick<Watchers, 'longestGapMs' | 'longestReconnectMs' | 'reconnects'>;
+
 const ENDED = new Set(['completed', 'stopped', 'failed']);
+const ENDS = new Set<Event['type']>(['turn.completed', 'turn.failed', 'turn.stopped']);
 const OUT_OF_ORDER = /out of the order/;
 
 /** What every drill promises, read from the ledger, the calls that really ran, and what users and watchers saw. */
-export function judge(load: Load, watchers: Watchers, missed: readonly string[], reading: Reading): Row[] {
+export function judge(load: Users, watchers: Sights, missed: readonly string[], reading: Reading): Row[] {
   const { accepted, stops, failures } = load;
   const states = (state: string): string[] =>
     [...reading.turns.values()].flatMap((turn) => (turn.state === state ? [turn.turnId] : []));
@@ -89,20 +93,23 @@ function notHonoured(stops: readonly AnsweredStop[], { turns, sessions, calls }:
   });
 }
 
-/** The longest time between two events of a session in which a turn lives. */
+/** The longest time in which a session had work and nobody got on with it. What users say meanwhile is no progress. */
 export function longestSilenceMs({ sessions }: Reading): number {
   return Math.max(0, ...[...sessions.values()].map(silenceMs));
 }
 
 function silenceMs(events: readonly Event[]): number {
-  const live = new Set<Id>();
+  const live = new Set<Id | null>();
   let longest = 0;
-  events.forEach((event, at) => {
-    if (live.size > 0) longest = Math.max(longest, timeOf(event) - timeOf(events[at - 1]!));
-    if (event.turnId === null) return;
-    if (event.type === 'message.accepted') live.add(event.turnId);
-    else if (['turn.completed', 'turn.failed', 'turn.stopped'].includes(event.type)) live.delete(event.turnId);
-  });
+  let sinceMs = 0;
+  for (const event of events) {
+    const { type, turnId } = event;
+    const isSaid = type === 'message.accepted' || type === 'turn.stop_requested';
+    if (live.size > 0 && !isSaid) longest = Math.max(longest, timeOf(event) - sinceMs);
+    if (live.size === 0 || !isSaid) sinceMs = timeOf(event);
+    if (type === 'message.accepted') live.add(turnId);
+    else if (ENDS.has(type)) live.delete(turnId);
+  }
   return longest;
 }
 
