@@ -18,7 +18,7 @@ export const freeze: Drill<FreezeForm> = {
   tells: 'SIGSTOP of a pod for longer than its lease, then SIGCONT: its turns have moved, and it touches none of them',
   servers: {},
   pods: 3,
-  long: { ...LONG, frozenMs: 75_000, afterMs: 10_000, leaseTtlMs: 30_000, sweepMs: 5_000 },
+  long: { ...LONG, silenceLimitMs: 40_000, frozenMs: 75_000, afterMs: 10_000, leaseTtlMs: 30_000, sweepMs: 5_000 },
   short: {
     ...SHORT,
     settings: { ...SHORT.settings, LEASE_TTL_MS: '3000', LEASE_RENEW_MS: '1000' },

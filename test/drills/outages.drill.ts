@@ -36,8 +36,13 @@ function outage(given: Given, breakIt: (field: Field, outageMs: number) => Promi
   };
 }
 
-const longOf = (outageMs: number, afterMs: number): OutageForm => ({ ...LONG, outageMs, afterMs });
-const shortOf = (outageMs: number, afterMs = 3_000): OutageForm => ({ ...SHORT, outageMs, afterMs });
+/** An outage is sat out; what comes behind it is no longer than elsewhere. */
+const of = (form: Form, outageMs: number, afterMs: number): OutageForm => ({
+  ...{ ...form, outageMs, afterMs },
+  silenceLimitMs: outageMs + form.silenceLimitMs,
+});
+const longOf = (outageMs: number, afterMs: number): OutageForm => of(LONG, outageMs, afterMs);
+const shortOf = (outageMs: number, afterMs = 3_000): OutageForm => of(SHORT, outageMs, afterMs);
 
 export const ledgerStop = outage(
   {

@@ -1,17 +1,13 @@
 import type { Event } from '#protocol';
 import type { Drill } from './harness/drill.js';
-import { type Form, LONG, SHORT } from './harness/form.js';
+import { type Form, LONG, SHORT, SILENCE_LIMIT_MS } from './harness/form.js';
 import { type Reading, timeOf } from './harness/reading.js';
 import { none, type Row, some, spread, within } from './harness/row.js';
-import { longestSilenceMs } from './harness/verdict.js';
 
 interface DeployForm extends Form {
   /** Between one replacement and the next. */
   betweenMs: number;
 }
-
-/** Far below the lease of 30 s: nothing has waited for one. Above a sweep, which finds what a lost notice would tell. */
-const SILENCE_LIMIT_MS = 10_000;
 
 export const rollingDeploy: Drill<DeployForm> = {
   name: 'rolling-deploy',
@@ -63,9 +59,6 @@ function handovers(reading: Reading): Row[] {
     none('attempts that ended otherwise than by a handover', unyielded),
     within('from a turn given up to its going on, p50', p50, { aimMs: 500 }),
     within('from a turn given up to its going on, max', max, { aimMs: 2_000, limitMs: SILENCE_LIMIT_MS }),
-    within('a turn waited for nobody’s lease: longest silence', longestSilenceMs(reading), {
-      limitMs: SILENCE_LIMIT_MS,
-    }),
   ];
 }
 

@@ -6,6 +6,8 @@ export interface Form extends LoadForm {
   probeEveryMs: number;
   /** Settings of the pods beside the defaults. */
   settings: Record<string, string>;
+  /** The longest that a session with work may stand still. */
+  silenceLimitMs: number;
 }
 
 /** The defaults of the product, where the stage of the end-to-end tests has shorter ones. */
@@ -16,11 +18,17 @@ const DEFAULTS = {
   SHUTDOWN_LINGER_MS: '5000',
   LOG_LEVEL: 'warn',
 };
-export const LONG = { sessions: 60, ratePerS: 50, probeEveryMs: 500, settings: DEFAULTS };
+/** Far below the lease of 30 s; above a sweep, which finds what a lost notice would have told. */
+export const SILENCE_LIMIT_MS = 15_000;
+export const LONG = {
+  ...{ sessions: 60, ratePerS: 50, probeEveryMs: 500, settings: DEFAULTS },
+  silenceLimitMs: SILENCE_LIMIT_MS,
+};
 /** For a machine of two cores that does other things too. */
 export const SHORT = {
   sessions: 24,
   ratePerS: 20,
   probeEveryMs: 100,
+  silenceLimitMs: SILENCE_LIMIT_MS,
   settings: { ...DEFAULTS, SWEEP_INTERVAL_MS: '1000', REFILL_WAIT_MS: '300', SHUTDOWN_LINGER_MS: '1000' },
 };

@@ -3,8 +3,8 @@ import type { Drill } from './drill.js';
 import { Field, type Say } from './field.js';
 import type { Form } from './form.js';
 import { liveTurns, readAll } from './reading.js';
-import type { Row } from './row.js';
-import { judge } from './verdict.js';
+import { type Row, within } from './row.js';
+import { judge, longestSilenceMs } from './verdict.js';
 
 /** How long work may go on when nobody says anything any more: more than a default lease and a sweep. */
 const SETTLE_LIMIT_MS = 60_000;
@@ -29,6 +29,9 @@ export async function runDrill(drill: Drill, form: Form, say: Say): Promise<Row[
     const missed = await watchers.leave(lastSeqs, CATCH_UP_LIMIT_MS);
     const errors = stage.pods.flatMap(({ name, errors }) => errors.map((line) => `${name}: ${line}`));
     const logged: Row = { what: 'errors logged by pods', value: errors.length, cases: errors.slice(0, 5) };
-    return [...judge(load, watchers, missed, reading), ...judgeOwn(reading), logged];
+    const silence = within('longest silence of a session with work', longestSilenceMs(reading), {
+      limitMs: form.silenceLimitMs,
+    });
+    return [...judge(load, watchers, missed, reading), silence, ...judgeOwn(reading), logged];
   });
 }

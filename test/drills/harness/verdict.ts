@@ -45,7 +45,6 @@ export function judge(load: Users, watchers: Sights, missed: readonly string[], 
     within('longest wait for a 202', Math.max(...took), {}),
     within('longest gap that a watcher saw', watchers.longestGapMs, {}),
     within(`longest of ${watchers.reconnects} reconnects of watchers`, watchers.longestReconnectMs, {}),
-    within('longest silence of a session with work', longestSilenceMs(reading), {}),
   ];
 }
 
