@@ -21,13 +21,14 @@ const DEFAULTS = {
 /** Far below the lease of 30 s; above a sweep, which finds what a lost notice would have told. */
 export const SILENCE_LIMIT_MS = 15_000;
 export const LONG = {
-  ...{ sessions: 60, ratePerS: 50, probeEveryMs: 500, settings: DEFAULTS },
+  ...{ sessions: 60, ratePerS: 50, stopped: 0.05, probeEveryMs: 500, settings: DEFAULTS },
   silenceLimitMs: SILENCE_LIMIT_MS,
 };
 /** For a machine of two cores that does other things too. */
 export const SHORT = {
   sessions: 24,
   ratePerS: 20,
+  stopped: 0.05,
   probeEveryMs: 100,
   silenceLimitMs: SILENCE_LIMIT_MS,
   settings: { ...DEFAULTS, SWEEP_INTERVAL_MS: '1000', REFILL_WAIT_MS: '300', SHUTDOWN_LINGER_MS: '1000' },
