@@ -1,5 +1,5 @@
 import type { Drill } from './harness/drill.js';
-import { type Form, LONG, SHORT } from './harness/form.js';
+import { type Form, LONG, SHORT, SILENCE_LIMIT_MS } from './harness/form.js';
 import type { Field } from './harness/field.js';
 import { none, type Row } from './harness/row.js';
 
@@ -102,8 +102,8 @@ export const slowNetwork = outage(
     name: 'slow-network',
     tells: `everything between pods and servers takes ${DELAY_MS} ms more, either way: all comes later and well`,
     servers: { onWires: true },
-    long: { ...longOf(30_000, 10_000), ratePerS: 20 },
-    short: { ...shortOf(4_000, 1_500), ratePerS: 8 },
+    long: { ...longOf(30_000, 10_000), ratePerS: 20, silenceLimitMs: SILENCE_LIMIT_MS },
+    short: { ...shortOf(4_000, 1_500), ratePerS: 8, silenceLimitMs: SILENCE_LIMIT_MS },
   },
   async (field, outageMs) => {
     const wires = Object.values(field.servers.wires!);
