@@ -6,11 +6,22 @@ interface Place {
   turnId?: string;
   step?: string;
   attempt?: number;
+  nth?: number;
 }
 const common = (turnId: string) => ({ turnId, generation: 1, at: '2030-01-01T00:00:00.000Z' });
 
-function delta(offset: number, text: string, { turnId = 't1', step = 'model:1', attempt = 1 }: Place = {}): LiveDelta {
-  return { type: 'model.delta', ...common(turnId), data: { step, attempt, offset, text } };
+function delta(
+  offset: number,
+  text: string,
+  { turnId = 't1', step = 'model:1', attempt = 1, nth }: Place = {},
+): LiveDelta {
+  const data = { step, attempt, ...(nth !== undefined && { try: nth }), offset, text };
+  return { type: 'model.delta', ...common(turnId), data };
+}
+function failed(nth: number): Event {
+  const error = { code: 'model_overloaded', message: 'too much at once', retryable: true };
+  const data = { step: 'model:1', attempt: 1, try: nth, error, retryInMs: 100 };
+  return { seq: 1, type: 'model.failed', ...common('t1'), data };
 }
 function stored(offset: number, text: string, { turnId = 't1', step = 'model:1', attempt = 1 }: Place = {}): Event {
   return { seq: 1, type: 'model.text', ...common(turnId), data: { step, attempt, offset, text } };
@@ -57,6 +68,20 @@ test('nothing follows a whole reply but the next step', () => {
   text.hear(reply('one two'));
   expect([text.takes(delta(3, ' two')), text.takes(delta(0, 'one'))]).toEqual([false, false]);
   expect(text.takes(delta(0, 'next', { step: 'model:2' }))).toBe(true);
+});
+
+test('text of a try that has failed is not passed on, that of the next one is, from its beginning', () => {
+  const text = new AdjoiningText();
+  expect(text.takes(delta(0, 'first'))).toBe(true);
+  text.hear(failed(1));
+  expect([text.takes(delta(0, 'first')), text.takes(delta(5, ' more'))]).toEqual([false, false]);
+  expect([text.takes(delta(0, 'again', { nth: 2 })), text.takes(delta(5, '!', { nth: 2 }))]).toEqual([true, true]);
+});
+
+test('the next try is known by its text too, should word of the failure come later', () => {
+  const text = new AdjoiningText();
+  expect(text.takes(delta(0, 'first'))).toBe(true);
+  expect([text.takes(delta(0, 'again', { nth: 2 })), text.takes(delta(5, ' more'))]).toEqual([true, false]);
 });
 
 test('text of an attempt that another one has followed is not passed on', () => {

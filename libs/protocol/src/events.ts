@@ -2,10 +2,14 @@ import type { Ref } from './envelope.js';
 import type { Id } from './ids.js';
 import type { ChildState, Content, Kind, Meta, Mode, SRef, ToolCall, TurnError, Usage } from './shapes.js';
 
-/** A piece of a step's streamed text. `offset` counts UTF-16 units from the step's beginning. */
+/**
+ * A piece of a step's streamed text. `offset` counts UTF-16 units from the beginning of this try at the step. `try` is
+ * left out at the first one of an attempt.
+ */
 export interface TextPiece {
   step: string;
   attempt: number;
+  try?: number;
   offset: number;
   text: string;
 }
@@ -45,6 +49,8 @@ export interface EventData {
   'turn.failed': TurnError;
   'turn.yielded': { reason: 'drain' | 'lease' | 'outage' | 'admin' };
   'model.text': TextPiece;
+  /** A try at the step has failed, its text is void, and another one follows. */
+  'model.failed': { step: string; attempt: number; try: number; error: TurnError; retryInMs: number };
   'model.message': {
     step: string;
     attempt: number;

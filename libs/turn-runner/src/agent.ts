@@ -26,7 +26,7 @@ export abstract class Agent {
   abstract run(turn: TurnContext): Promise<void>;
 }
 
-/** Ends the turn as failed. */
+/** Ends the turn as failed; thrown by the work of a model step and `retryable`, only when trying again did not help. */
 export class AgentError extends Error {
   override readonly name = 'AgentError';
 
@@ -56,8 +56,11 @@ export interface TurnContext {
 
   /**
    * One model step, named `model:1`, `model:2` … in the order of the calls. Streams what is said to the watchers, and
-   * records the whole reply as soon as it is there. One at a time. A step whose work rejects is not recorded, and nothing
-   * can follow it in this attempt: an agent that tries again does so inside the work.
+   * records the whole reply as soon as it is there. One at a time.
+   *
+   * Work that rejects with an `AgentError` whose `turnError` is `retryable` is tried again, `MODEL_TRIES_MAX` times in
+   * all, after growing pauses that a stop, a drain or a lost lease ends at once. What the failed try has said is void. A
+   * step whose work rejects otherwise, or too often, is not recorded, and nothing can follow it in this attempt.
    */
   model(work: (step: ModelStep) => Promise<ModelReply>): Promise<RecordedReply>;
 
@@ -78,6 +81,8 @@ export interface TurnContext {
 export interface ModelStep {
   readonly key: string;
   readonly attempt: number;
+  /** 1, and one more each time that the work of this step is tried again in this attempt. */
+  readonly try: number;
   /** Aborts when the turn is stopped, the lease is lost or the pod must leave. */
   readonly signal: AbortSignal;
   /** Streams a piece of the reply's text. @throws AgentError when the text becomes too long to be recorded */

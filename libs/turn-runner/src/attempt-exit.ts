@@ -1,5 +1,5 @@
 import type { EventData } from '#protocol';
-import { type Drain, UnavailableError } from '#platform';
+import { type Clock, type Drain, UnavailableError } from '#platform';
 import type { Lease } from '#session-lock';
 
 export type YieldReason = EventData['turn.yielded']['reason'];
@@ -100,6 +100,17 @@ export class AttemptExit {
       else this.signal.addEventListener('abort', onLeave, { once: true });
       work.then(resolve, reject).finally(() => this.signal.removeEventListener('abort', onLeave));
     });
+  }
+
+  /**
+   * Waits for `ms`, or until the attempt's end; where no tool call is open (`isBalanced`) also a drain ends the wait, and
+   * the attempt with it. @throws LeaveSignal
+   */
+  async pause(clock: Clock, ms: number, isBalanced: boolean): Promise<void> {
+    const over = isBalanced ? AbortSignal.any([this.signal, this.drain.signal]) : this.signal;
+    await clock.sleep(ms, over).catch(() => undefined);
+    if (isBalanced) this.yieldIfDraining();
+    this.assertMayBegin();
   }
 
   dispose(): void {

@@ -1,7 +1,7 @@
 import { type Clock, type Randomness, UnavailableError } from '#platform';
+import { pauseMs } from './growing-pause.js';
 
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 2000;
+const PAUSE = { firstMs: 50, longestMs: 2000 };
 
 /**
  * Repeats `act` with growing pauses while the ledger cannot be reached. There is no other limit: `act` asks before each
@@ -18,7 +18,7 @@ export async function untilAnswered<T>(
       return await act(tries > 0);
     } catch (error) {
       if (!(error instanceof UnavailableError)) throw error;
-      await pause(clock, pauseMs(tries, randomness), signal);
+      await pause(clock, pauseMs(PAUSE, tries, randomness), signal);
     }
   }
 }
@@ -26,10 +26,4 @@ export async function untilAnswered<T>(
 /** Resolves after `ms`, or as soon as the signal aborts. */
 async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   await clock.sleep(ms, signal).catch(() => undefined);
-}
-
-/** Half of it fixed, half of it random, so that many turns do not come back at the same moment. */
-function pauseMs(tries: number, randomness: Randomness): number {
-  const ms = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(tries, 10));
-  return ms / 2 + (ms / 2) * randomness.fraction();
 }

@@ -26,7 +26,7 @@ function open(): { clock: ManualClock; sinks: Sinks; stream: TextStream } {
   const clock = new ManualClock();
   const sinks = new Sinks(clock);
   const turn = { turnId: 't', generation: 1 };
-  return { clock, sinks, stream: new TextStream(clock, sinks, { turn, step: 'model:1', attempt: 2 }) };
+  return { clock, sinks, stream: new TextStream(clock, sinks, { turn, step: 'model:1', attempt: 2, try: 1 }) };
 }
 
 /** The pieces as one text; fails where they do not adjoin. */

@@ -41,7 +41,7 @@ export class TextStream {
   constructor(
     private readonly clock: Clock,
     private readonly sinks: TextSinks,
-    private readonly step: { turn: Ref; step: string; attempt: number },
+    private readonly step: { turn: Ref; step: string; attempt: number; try: number },
   ) {}
 
   /** @throws AgentError when the text becomes longer than a step's may be */
@@ -124,6 +124,7 @@ export class TextStream {
   }
 
   private piece(offset: number, text: string): TextPiece {
-    return { step: this.step.step, attempt: this.step.attempt, offset, text };
+    const { step, attempt, try: nth } = this.step;
+    return { step, attempt, ...(nth > 1 && { try: nth }), offset, text };
   }
 }

@@ -31,11 +31,11 @@ import { type AttemptExit, LeaveSignal } from './attempt-exit.js';
 import type { ChildDoor } from './children.js';
 import { History } from './history.js';
 import { untilAnswered } from './ledger-outage.js';
+import { ModelTries } from './model-tries.js';
 import type { News } from './news.js';
 import { settledWithin } from './settled-within.js';
 import type { Started } from './start-gate.js';
 import type { StepRecorder } from './step-recorder.js';
-import { TextStream } from './text-stream.js';
 import { assertIssued, ToolBatch } from './tool-batch.js';
 import type { TurnProgress } from './turn-progress.js';
 
@@ -78,7 +78,7 @@ export class AttemptContext implements TurnContext {
   private readonly past: History;
   private readSeq = 0;
   private modelSteps = 0;
-  private streaming: { key: string; stream: TextStream } | null = null;
+  private streaming: ModelTries | null = null;
   private readonly underWay = new Set<Promise<void>>();
   private readonly begunCalls = new Set<string>();
   private failure: Error | null = null;
@@ -119,14 +119,12 @@ export class AttemptContext implements TurnContext {
     const recorded = this.progress.messages.get(key);
     if (recorded) return { key, text: recorded.text, toolCalls: recorded.toolCalls, replayed: true };
     await this.beginStep(key);
-    const stream = new TextStream(this.deps.clock, this.sinks(), { turn: this.turn, step: key, attempt: this.attempt });
-    this.streaming = { key, stream };
+    const tries = this.tries(key);
+    this.streaming = tries;
     try {
-      const { signal } = this.exit;
-      const say = (text: string): void => stream.say(text);
-      const reply = await this.exit.race(begin(() => work({ key, attempt: this.attempt, signal, say })));
+      const reply = await tries.reply(work);
       this.streaming = null;
-      return await this.exit.race(this.track(this.settle(key, stream, reply)));
+      return await this.exit.race(this.track(this.settle(tries, reply)));
     } catch (error) {
       // The next attempt would count its steps differently, so nothing may follow a step that was not recorded.
       this.failure = error as Error;
@@ -171,7 +169,7 @@ export class AttemptContext implements TurnContext {
   async windUp(waitMs: number): Promise<void> {
     const { streaming } = this;
     this.streaming = null;
-    if (streaming) void this.track(this.recordInterrupted(streaming.key, streaming.stream)).catch(() => undefined);
+    if (streaming) void this.track(this.recordInterrupted(streaming)).catch(() => undefined);
     const { hard } = this.exit;
     if (this.underWay.size > 0) await settledWithin(this.deps.clock, waitMs, Promise.allSettled(this.underWay), hard);
     // A write that is still on its way could land behind the turn's end: then this attempt must not end it.
@@ -181,7 +179,7 @@ export class AttemptContext implements TurnContext {
 
   /** Everything stops here; nothing more is told or stored. */
   abandon(): void {
-    this.streaming?.stream.abandon();
+    this.streaming?.text.abandon();
     this.streaming = null;
   }
 
@@ -225,7 +223,14 @@ export class AttemptContext implements TurnContext {
     });
   }
 
-  private async settle(key: string, stream: TextStream, reply: ModelReply): Promise<RecordedReply> {
+  private tries(key: string): ModelTries {
+    const { exit, recorder, session, turn, attempt } = this;
+    const isBalanced = this.progress.openCalls.length === 0;
+    const deps = { ...this.deps, exit, recorder, isBalanced, mayBegin: () => this.beginStep(key) };
+    return new ModelTries(deps, session, { turn, step: key, attempt });
+  }
+
+  private async settle({ key, text: stream }: ModelTries, reply: ModelReply): Promise<RecordedReply> {
     const toolCalls = reply.toolCalls ?? [];
     this.assertNewCalls(toolCalls);
     const text = await stream.end();
@@ -234,10 +239,10 @@ export class AttemptContext implements TurnContext {
     return { key, text, toolCalls, replayed: false };
   }
 
-  private async recordInterrupted(key: string, stream: TextStream): Promise<void> {
-    const text = await stream.breakOff();
+  private async recordInterrupted(tries: ModelTries): Promise<void> {
+    const text = await tries.text.breakOff();
     if (text === '') return;
-    await this.recordMessage({ step: key, attempt: this.attempt, text, toolCalls: [], finish: 'interrupted' });
+    await this.recordMessage({ step: tries.key, attempt: this.attempt, text, toolCalls: [], finish: 'interrupted' });
   }
 
   private recordMessage({ usage, ...message }: Message): Promise<void> {
@@ -268,16 +273,4 @@ export class AttemptContext implements TurnContext {
     this.underWay.add(settled);
     return work;
   }
-
-  private sinks(): ConstructorParameters<typeof TextStream>[1] {
-    return {
-      delta: (delta) => this.deps.live.delta(this.session, delta),
-      store: (piece) => this.recorder.record([this.recorder.draft('model.text', piece)]),
-    };
-  }
-}
-
-/** Makes a promise even of a function that throws at once. */
-async function begin<T>(work: () => Promise<T>): Promise<T> {
-  return work();
 }

@@ -24,7 +24,10 @@ export const EVENT_DATA: Record<EventType, SchemaObject> = {
   'turn.completed': object({ 'usage?': usage }),
   'turn.failed': object({ code: text, message: text, retryable: { type: 'boolean' } }),
   'turn.yielded': object({ reason: oneOf('drain', 'lease', 'outage', 'admin') }),
-  'model.text': object({ step: text, attempt: integer, offset: integer, text }),
+  'model.text': object({ step: text, attempt: integer, 'try?': integer, offset: integer, text }),
+  'model.failed': object({
+    ...{ step: text, attempt: integer, try: integer, error: ref('TurnError'), retryInMs: integer },
+  }),
   'model.message': object({
     ...{ step: text, attempt: integer, text, toolCalls: array(object(toolCall)) },
     ...{ finish: oneOf('stop', 'tool_calls', 'length', 'interrupted'), 'usage?': usage },

@@ -174,8 +174,9 @@ describe('the script agent', () => {
   });
 
   it('bears with failures for a bounded time, then says its text', async () => {
-    await play('flaky 3 at last');
-    expect(await replies()).toEqual(['at last']);
+    await play('say first\nflaky 3 at last');
+    expect(await replies()).toEqual(['first', 'at last']);
+    expect((await stage.story()).filter((line) => line === 'model.failed')).toHaveLength(3);
   });
 
   it('ends the pauses of a flaky reply when the turn is stopped, and says nothing', async () => {

@@ -17,9 +17,7 @@ export interface ScriptOptions {
 /** The longest text of one step of a flood, and what it streams at a time. */
 const FLOOD_STEP_BYTES = 1024 * 1024;
 const FLOOD_CHUNK = 'flood of words '.repeat(1100).slice(0, 16 * 1024);
-/** The pauses between the tries of a flaky reply. */
-const FLAKY_FIRST_PAUSE_MS = 50;
-const FLAKY_LONGEST_PAUSE_MS = 1000;
+const OVERLOADED = { code: 'model_overloaded', retryable: true };
 
 /**
  * Plays the scenario that the message holds, one step a line. For tests, demos, benchmarks and fault drills. It keeps no
@@ -110,12 +108,9 @@ class ScriptPlay {
     await this.turn.tools(reply.toolCalls, scriptTools(this.turn, this.log, this.clock, this.options.dir));
   }
 
-  /** As an agent bears with a model that is overloaded: within the step, with growing pauses. */
+  /** As an agent whose model is overloaded. */
   private async flaky(step: ModelStep, times: number, text: string): Promise<void> {
-    for (let failures = 0; failures < times; failures++) {
-      const pauseMs = Math.min(FLAKY_LONGEST_PAUSE_MS, FLAKY_FIRST_PAUSE_MS * 2 ** Math.min(failures, 10));
-      await this.clock.sleep(pauseMs, step.signal);
-    }
+    if (step.try <= times) throw new AgentError(`failure ${step.try} of ${times}`, OVERLOADED);
     await this.say(step, text);
   }
 
