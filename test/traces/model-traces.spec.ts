@@ -1,11 +1,11 @@
 import { Logger } from '@nestjs/common';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from '@jest/globals';
 import type { SessionKey } from '#protocol';
 import { UnavailableError } from '#platform';
-import { envelopes } from './ground/behind.js';
 import { Ground, GROUNDS } from './ground/ground.js';
+import { LineStage } from './ground/line-stage.js';
 import type { TracePod } from './ground/trace-pod.js';
-import { eachOnce, Watch, watchedAgent } from './ground/watch.js';
+import { eachOnce, type Watch, watchedAgent } from './ground/watch.js';
 
 /**
  * The failing traces of the models of locks and order, each played step by step against the real code: what broke the
@@ -13,6 +13,7 @@ import { eachOnce, Watch, watchedAgent } from './ground/watch.js';
  */
 describe.each(GROUNDS)('on the %s servers', (kind) => {
   let ground: Ground;
+  let stage: LineStage;
   let session: SessionKey;
   let watch: Watch;
   let poster: TracePod;
@@ -23,44 +24,20 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
     Logger.overrideLogger(false);
     ground = await Ground.open(kind, watchedAgent);
   });
+  beforeEach(async () => {
+    stage = await LineStage.open(ground);
+    ({ session, watch, poster, first, second } = stage);
+  });
   afterEach(() => ground.clear());
   afterAll(() => ground.close());
 
-  /** Two pods that hear nothing of each other, and one that only takes messages in: the test decides who looks when. */
-  async function stage(): Promise<void> {
-    session = ground.session();
-    watch = new Watch(ground, session);
-    poster = await ground.pod('p', { notified: false, actors: false });
-    first = await ground.pod('a', { notified: false });
-    second = await ground.pod('b', { notified: false });
-  }
-
-  async function post(...turnIds: string[]): Promise<void> {
-    for (const turnId of turnIds) await poster.post(session, named(turnId));
-  }
-
-  /** Turn ids are unique in the account. */
-  const named = (turnId: string): string => `${session.sessionId}-${turnId}`;
-  const line = (...turnIds: string[]): string[] => envelopes(...turnIds.map(named));
-
-  /** Lets pods look until all has ended. */
-  async function finish(...pods: TracePod[]): Promise<void> {
-    for (let sweeps = 0; !(await watch.isDone()); sweeps++) {
-      if (sweeps > 10) throw new Error(`not done: ${JSON.stringify(await watch.events())}`);
-      await ground.behind.letReconcile(session);
-      await ground.sweep(...pods);
-    }
-    await ground.sweep(...pods);
-    expect(await ground.behind.look(session)).toMatchObject({ pending: [], processing: [] });
-  }
-
-  async function inOrder(...turnIds: string[]): Promise<void> {
-    expect(await watch.turnsOf('turn.started')).toEqual(turnIds.map(named));
-    expect(await watch.turnsOf('turn.completed')).toEqual(turnIds.map(named));
-  }
+  const named = (turnId: string): string => stage.named(turnId);
+  const line = (...turnIds: string[]): string[] => stage.line(...turnIds);
+  const post = (...turnIds: string[]): Promise<void> => stage.post(...turnIds);
+  const finish = (...pods: TracePod[]): Promise<void> => stage.finish(...pods);
+  const inOrder = (...turnIds: string[]): Promise<void> => stage.inOrder(...turnIds);
 
   it('[A1] a turn that its former owner has started is taken over, and no other starts beside it', async () => {
-    await stage();
     await post('m0', 'm1');
     const paused = first.points.hold('gate3.before');
     await ground.sweep(first);
@@ -78,28 +55,48 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
   });
 
   it('[A2] after a failover that lost the turn under way the next message does not start beside it', async () => {
-    await stage();
     await post('m0');
+    const enqueue = await stage.accept('m1');
     const paused = first.points.hold('gate3.before');
     await ground.sweep(first);
     // The replica had seen neither the lease nor the message.
     await ground.behind.setBack(session, { lock: null });
     await ground.behind.forget(session, [named('m0')]);
-    await post('m1');
+    await enqueue();
     const begun = first.points.hold('step model:1');
     paused.release();
     await begun.reached;
     expect(await ground.behind.look(session)).toEqual({ lock: null, pending: line('m1'), processing: [] });
+    const beside = second.points.hold('step model:1');
     await ground.sweep(second);
-    expect((await watch.turnsOf('turn.started')).slice(0, 1)).toEqual([named('m0')]);
+    expect(beside.isReached).toBe(true);
+    expect(await watch.turnsOf('turn.started')).toEqual([named('m0')]);
+    expect(await watch.turnsOf('turn.resumed')).toEqual([named('m0')]);
+    beside.release();
     begun.release();
     await ground.quiet();
     await finish(second, first);
     await inOrder('m0', 'm1');
   });
 
+  it('[A2b] after a failover that lost a message the next one of its sender does not start before it', async () => {
+    await post('m0');
+    const enqueue = await stage.accept('m1');
+    await ground.behind.setBack(session, {});
+    await ground.behind.forget(session, [named('m0')]);
+    await enqueue();
+    expect(await ground.behind.look(session)).toEqual({ lock: null, pending: line('m1'), processing: [] });
+    const begun = first.points.hold('step model:1');
+    await ground.sweep(first);
+    expect(begun.isReached).toBe(true);
+    expect(await watch.turnsOf('turn.started')).toEqual([named('m0')]);
+    begun.release();
+    await ground.quiet();
+    await inOrder('m0', 'm1');
+    await finish(first);
+  });
+
   it('[A2c] a turn that runs in the ledger and stands in no list is found, though its owner is dead', async () => {
-    await stage();
     await post('m0');
     const paused = first.points.hold('gate3.before');
     await ground.sweep(first);
@@ -116,7 +113,6 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
   });
 
   it('[A4] a take whose reply was lost answers the same message again', async () => {
-    await stage();
     const stranded = poster.points.hold('intake.committed');
     const posting = post('m0');
     await stranded.reached;
@@ -139,7 +135,6 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
   });
 
   it('[A5] an owner whose lease ran out while it stood still begins no step, whoever has recorded it since', async () => {
-    await stage();
     await post('m0');
     const paused = first.points.hold('gate3.before');
     await ground.sweep(first);
@@ -158,7 +153,6 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
   });
 
   it('[A5] a step that was under way when its owner stood still runs again under its key, and its result is refused', async () => {
-    await stage();
     await post('m0');
     const acting = first.points.hold(`step tool:${named('m0')}-a`);
     await ground.sweep(first);
@@ -175,7 +169,6 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
   });
 
   it('[G4] a second process of the same POD_ID takes no lock that carries its name for its own', async () => {
-    await stage();
     await post('m0');
     const paused = first.points.hold('gate3.before');
     await ground.sweep(first);
@@ -202,7 +195,6 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
   ] as const;
 
   it.each(TIES)('%s, of two owners of one epoch the first to claim is the only one', async (_, lose) => {
-    await stage();
     await post('m0');
     const claiming = first.points.hold('gate3.before');
     await ground.sweep(first);

@@ -32,8 +32,11 @@ export abstract class Behind {
   /** Forgets the records of turns. */
   abstract forget(session: SessionKey, turnIds: readonly string[]): Promise<void>;
 
-  /** The mark that the session's partition has been filled. */
-  protected abstract loseMark(session: SessionKey): Promise<void>;
+  /** The mark of the session's partition: `yes`, `filling:<nonce>`, or null when Redis has lost it. */
+  abstract mark(session: SessionKey): Promise<string | null>;
+
+  /** The mark goes, as it does with all of Redis, or when its filler takes too long. */
+  abstract loseMark(session: SessionKey): Promise<void>;
 
   /** Lets the next look of the reconciler come at once, as if a sweep's interval had passed. */
   abstract letReconcile(session: SessionKey): Promise<void>;
@@ -114,7 +117,11 @@ class BehindRedis extends Behind {
     await this.coordination.redis.run((redis) => redis.del(...records));
   }
 
-  protected override async loseMark(session: SessionKey): Promise<void> {
+  override mark(session: SessionKey): Promise<string | null> {
+    return this.coordination.redis.run((redis) => redis.get(this.keys.intact(partitionOf(session))));
+  }
+
+  override async loseMark(session: SessionKey): Promise<void> {
     await this.coordination.redis.run((redis) => redis.del(this.keys.intact(partitionOf(session))));
   }
 
@@ -160,7 +167,11 @@ class BehindMemory extends Behind {
     for (const turnId of turnIds) this.coordination.store.delete(this.keys.turn(session, turnId));
   }
 
-  protected override async loseMark(session: SessionKey): Promise<void> {
+  override async mark(session: SessionKey): Promise<string | null> {
+    return this.coordination.store.get(this.keys.intact(partitionOf(session)));
+  }
+
+  override async loseMark(session: SessionKey): Promise<void> {
     this.coordination.store.delete(this.keys.intact(partitionOf(session)));
   }
 

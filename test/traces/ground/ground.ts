@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { KeyNames, PARTITIONS, type SessionKey } from '#protocol';
+import { KeyNames, PARTITIONS, partitionOf, type SessionKey } from '#protocol';
 import {
   type Coordination,
   type Database,
@@ -73,6 +73,13 @@ export class Ground {
   /** A session that nobody has used yet. */
   session(): SessionKey {
     return { account: 'acc', sessionId: `s${++this.sessions}` };
+  }
+
+  /** A session that nobody has used yet, in the partition of another one. */
+  sessionBeside(session: SessionKey): SessionKey {
+    for (let beside = this.session(); ; beside = this.session()) {
+      if (partitionOf(beside) === partitionOf(session)) return beside;
+    }
   }
 
   async pod(name: string, options: PodOptions = {}): Promise<TracePod> {

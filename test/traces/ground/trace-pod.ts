@@ -1,4 +1,4 @@
-import type { KeyNames, SessionKey } from '#protocol';
+import { type KeyNames, podName, type SessionKey } from '#protocol';
 import {
   type ChannelListener,
   Channels,
@@ -11,7 +11,7 @@ import {
   Settings,
   SystemRandomness,
 } from '#platform';
-import { ActorSupervisor } from '#actor';
+import { ActorSupervisor, PodPresence } from '#actor';
 import { ChannelLiveEvents, SqlEventLedger } from '#event-ledger';
 import { Intake } from '#intake';
 import {
@@ -54,8 +54,21 @@ export interface PodOptions {
 /** A sweep of a millisecond: whatever was queued before the present one is old enough for the reconciler. */
 const SETTINGS: Partial<Settings> = { leaseTtlMs: 30_000, actorIdleMs: 1_000, sweepIntervalMs: 1, refillWaitMs: 0 };
 
-/** Says and hears through the pod's points; or, in a pod without notifications, nothing. */
+interface Subscription {
+  channel: string;
+  listener: ChannelListener;
+  end(): void;
+}
+
+/**
+ * Says and hears through the pod's points; or, in a pod without notifications, nothing. What it is subscribed to is lost
+ * and comes back when the test says so.
+ */
 class TraceChannels extends Channels {
+  private readonly standing = new Set<Subscription>();
+  private readonly lost: (() => void)[] = [];
+  private readonly resubscribed: (() => void)[] = [];
+
   constructor(
     private readonly points: Points,
     private readonly channels: Channels,
@@ -72,11 +85,12 @@ class TraceChannels extends Channels {
 
   override async subscribe(channel: string, listener: ChannelListener): Promise<() => void> {
     if (!this.notified) return () => undefined;
-    return this.channels.subscribe(channel, (message) => {
-      const held = this.points.reach('hears', { message });
-      if (held) void held.then(() => listener(message));
-      else listener(message);
-    });
+    const subscription = { channel, listener, end: await this.join(channel, listener) };
+    this.standing.add(subscription);
+    return () => {
+      this.standing.delete(subscription);
+      subscription.end();
+    };
   }
 
   override subscribers(channels: readonly string[]): Promise<{ connection: number; counts: number[] }> {
@@ -87,12 +101,30 @@ class TraceChannels extends Channels {
     return this.channels.subscribed(prefix);
   }
 
-  override onLost(): void {
-    // Nothing is ever unsubscribed here.
+  override onLost(listener: () => void): void {
+    this.lost.push(listener);
   }
 
-  override onResubscribed(): void {
-    // No connection is lost here.
+  override onResubscribed(listener: () => void): void {
+    this.resubscribed.push(listener);
+  }
+
+  lose(): void {
+    for (const { end } of this.standing) end();
+    for (const listener of this.lost) listener();
+  }
+
+  async comeBack(): Promise<void> {
+    for (const each of this.standing) each.end = await this.join(each.channel, each.listener);
+    for (const listener of this.resubscribed) listener();
+  }
+
+  private join(channel: string, listener: ChannelListener): Promise<() => void> {
+    return this.channels.subscribe(channel, (message) => {
+      const held = this.points.reach('hears', { message });
+      if (held) void held.then(() => listener(message));
+      else listener(message);
+    });
   }
 }
 
@@ -112,7 +144,11 @@ export class TracePod {
   readonly supervisor: ActorSupervisor;
   readonly recovery: Recovery;
   readonly intake: Intake;
+  /** Looks at other pods once the test has started it, when the test says so. */
+  readonly presence: PodPresence;
   readonly channels: Channels;
+  private readonly subscriptions: TraceChannels;
+  private readonly ownChannel: string;
 
   constructor(
     readonly name: string,
@@ -124,7 +160,9 @@ export class TracePod {
     const settings = Object.assign(new Settings(), SETTINGS, options.settings);
     this.settings = settings;
     this.identity = new PodIdentity(options.podId ?? name, random.id());
-    this.channels = new TraceChannels(steps, coordination.channels, options.notified ?? true);
+    this.subscriptions = new TraceChannels(steps, coordination.channels, options.notified ?? true);
+    this.channels = this.subscriptions;
+    this.ownChannel = keys.podChannel(podName(this.identity));
     const { channels } = this;
     const database = steps.gate('database', options.sees?.(parts.database) ?? parts.database);
     const nouns = coordinated(coordination, keys, settings, clock);
@@ -151,10 +189,15 @@ export class TracePod {
     );
     this.keeper = new LeaseKeeper(this.identity, locks, clock, settings);
     const { identity, keeper } = this;
+    channels.onLost(() => keeper.unsubscribed());
+    channels.onResubscribed(() => void keeper.subscribed());
+    const dead = new PresumedDead(clock);
     this.supervisor = new ActorSupervisor(
       ...([settings, identity, keys, clock, drain, steps, channels, keeper, locks] as const),
-      ...([queue, ledger, runner, filling, new PresumedDead(clock)] as const),
+      ...([queue, ledger, runner, filling, dead] as const),
     );
+    this.presence = new PodPresence(...([settings, identity, keys, channels, clock, random, steps, dead] as const));
+    this.presence.onDeath(() => void this.supervisor.lookAtWaiting());
     const reconciler = new Reconciler(settings, random, steps, turns, queue, marks, waitingWork);
     this.recovery = new Recovery(settings, clock, filling, reconciler);
   }
@@ -181,6 +224,17 @@ export class TracePod {
   /** Its process stands still for so long: no timer has run when it goes on. */
   stall(ms: number): void {
     this.clock.stall(ms);
+  }
+
+  /** Its subscriptions are gone, and Redis knows it. */
+  async dropOff(): Promise<void> {
+    this.subscriptions.lose();
+    for (let heard = 1; heard > 0;) [heard = 0] = (await this.channels.subscribers([this.ownChannel])).counts;
+  }
+
+  /** Its subscriptions stand again, and it knows it. */
+  comeBack(): Promise<void> {
+    return this.subscriptions.comeBack();
   }
 
   die(): void {

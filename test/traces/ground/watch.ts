@@ -31,7 +31,7 @@ export function shortAgent(): Agent {
   return { run: async () => undefined };
 }
 
-/** What has been promised of one session, checked from its events and from what the agents did. */
+/** What has been promised of a session, and of others beside it, checked from its events and from what the agents did. */
 export class Watch {
   readonly runs: StepRun[] = [];
   /** What each model step was given. */
@@ -42,8 +42,9 @@ export class Watch {
   constructor(
     private readonly ground: Ground,
     private readonly session: SessionKey,
+    others: readonly SessionKey[] = [],
   ) {
-    this.invariants = new Invariants(ground.ledger, [session]);
+    this.invariants = new Invariants(ground.ledger, [session, ...others]);
     present = this;
   }
 
