@@ -429,12 +429,17 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
       expect(await stage.row(reportTurnId(turnId))).toBeNull();
     });
 
-    it('[K3] reaches the waiting parent though the child’s pod dies right behind the commit', async () => {
-      const { release } = await childAtWork();
+    /** The child ends in the ledger, and its pod dies before it has told anybody. */
+    async function endsUnheard(release: () => void): Promise<void> {
       kinPod.points.at('finish.committed', async () => kinPod.die());
       release();
       await ground.quiet();
       expect(kinPod.points.isDead).toBe(true);
+    }
+
+    it('[E2] reaches the waiting parent though the child’s pod dies right behind the commit', async () => {
+      const { release } = await childAtWork();
+      await endsUnheard(release);
       expect((await stage.row())?.state).toBe('running');
       // Only the pod that runs nothing looks: what it finds, it queues, and the owner hears of it.
       await ground.behind.letReconcile(root);
@@ -443,6 +448,18 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
       expect(reportsTo(stage.rootTurn)).toEqual([await report('completed', 'let me see')]);
       await ground.behind.loseLock(child);
       await isOver(rootPod, await ground.pod('next'));
+    });
+
+    it('[K3] runs by itself when its parent did not wait and the child’s pod dies right behind the commit', async () => {
+      const { turnId, release } = await childAtWork(pair({ awaits: false }));
+      expect((await stage.row())?.state).toBe('completed');
+      await endsUnheard(release);
+      await ground.behind.letReconcile(root);
+      await ground.sweep(door);
+      expect(diary.of(reportTurnId(turnId))).toEqual(['model:1']);
+      await ground.behind.loseLock(child);
+      await isOver(rootPod, await ground.pod('next'));
+      expect(reportsTo(`${root.sessionId}-next`)).toEqual([await report('completed', 'let me see')]);
     });
   });
 });
