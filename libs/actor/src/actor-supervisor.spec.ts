@@ -1,4 +1,4 @@
-import { expect, it, jest } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import { KeyNames, type Ref, type RunOutcome, type SessionKey } from '#protocol';
 import {
   Drain,
@@ -56,6 +56,7 @@ class HeldTurns extends TurnHandler {
     // None of them stops.
   }
 
+  /** Ends the one that has run longest. */
   end(outcome: RunOutcome = { kind: 'ended', state: 'completed' }): void {
     this.running.shift()!.end(outcome);
   }
@@ -92,7 +93,7 @@ async function shared() {
   return { clock, store, keys };
 }
 
-async function startPod(podId = 'a', given?: Awaited<ReturnType<typeof shared>>) {
+async function startPod(podId = 'a', given?: Awaited<ReturnType<typeof shared>>, actorMaxActive = 2) {
   const { clock, store, keys } = given ?? (await shared());
   const pod = new PodIdentity(podId, 'boot');
   const locks = new MemorySessionLocks(store, keys, SETTINGS.leaseTtlMs);
@@ -101,11 +102,12 @@ async function startPod(podId = 'a', given?: Awaited<ReturnType<typeof shared>>)
   const { channels } = memoryCoordination('t:', clock, store);
   const turns = new HeldTurns();
   const steps = new HeldSteps();
-  const ledger = { ownerEpoch: () => Promise.resolve(0) } as unknown as EventLedger;
+  const ledger = { ownerEpoch: jest.fn((_: SessionKey) => Promise.resolve(0)) };
+  const dead = new PresumedDead(clock);
   const drain = new Drain();
   const supervisor = new ActorSupervisor(
     ...([
-      SETTINGS,
+      { ...SETTINGS, actorMaxActive },
       pod,
       keys,
       clock,
@@ -115,10 +117,10 @@ async function startPod(podId = 'a', given?: Awaited<ReturnType<typeof shared>>)
       keeper,
       locks,
       queue,
-      ledger,
+      ledger as unknown as EventLedger,
       turns,
       new Filled(),
-      new PresumedDead(clock),
+      dead,
     ] as const),
   );
   await supervisor.start();
@@ -127,7 +129,7 @@ async function startPod(podId = 'a', given?: Awaited<ReturnType<typeof shared>>)
     if (queued.kind === 'queued' && queued.owner === null) supervisor.offer(session);
     await clock.advance(0);
   };
-  return { clock, store, keys, locks, queue, keeper, turns, steps, drain, supervisor, post };
+  return { clock, store, keys, locks, queue, ledger, keeper, turns, steps, drain, dead, supervisor, post };
 }
 
 it('runs the messages of a session one at a time, in order', async () => {
@@ -306,4 +308,77 @@ it('stays away from a session whose claim was refused until the next sweep', asy
   expect(await pod.locks.holder(SESSION)).toBeNull();
   await pod.clock.advance(SETTINGS.sweepIntervalMs);
   expect(pod.turns.seen).toEqual(['t1', 't1']);
+});
+
+describe('what a dead pod has left', () => {
+  const HERD = Array.from({ length: 10 }, (_, at) => `t${at}`);
+  const of = (turnId: string): SessionKey => ({ account: 'acc', sessionId: `ses-${turnId}` });
+
+  /** Pods with room for some of the sessions that another one had at work, one after the other, when it died. */
+  async function survivors(rooms: Record<string, number>) {
+    const together = await shared();
+    const dying = await startPod('dying', together, HERD.length);
+    for (const turnId of HERD) {
+      await dying.post(turnId, of(turnId));
+      await dying.clock.advance(10);
+    }
+    const pods = await Promise.all(Object.entries(rooms).map(([podId, max]) => startPod(podId, together, max)));
+    await dying.supervisor.stop();
+    for (const { dead } of pods) dead.declare('dying:boot', SETTINGS.leaseTtlMs);
+    return pods;
+  }
+
+  it('is taken over by the others within their room, longest waiting first, and the rest as room comes free', async () => {
+    const pods = await survivors({ b: 3, c: 2 });
+    const seen = (): string[] => pods.flatMap(({ turns }) => turns.seen).toSorted();
+    const active = (): number[] => pods.map(({ supervisor }) => supervisor.counts().active);
+    await Promise.all(pods.map(({ supervisor }) => supervisor.lookAtWaiting()));
+    await pods[0]!.clock.advance(100);
+    expect([seen(), active()]).toEqual([HERD.slice(0, 5), [3, 2]]);
+    for (let served = 6; served <= HERD.length; served++) {
+      pods[served % 2]!.turns.end();
+      await pods[0]!.clock.advance(100);
+      expect([seen(), active()]).toEqual([HERD.slice(0, served), [3, 2]]);
+    }
+  });
+
+  it('stands in nobody’s way where it cannot be taken over, and is tried again at every sweep until it can', async () => {
+    const [pod] = await survivors({ b: 2 });
+    const { clock, ledger, turns, supervisor } = pod!;
+    const away = ({ sessionId }: SessionKey): Promise<number> =>
+      ['ses-t0', 'ses-t1', 'ses-t2'].includes(sessionId)
+        ? Promise.reject(new UnavailableError('database', 'away'))
+        : Promise.resolve(0);
+    ledger.ownerEpoch.mockImplementation(away);
+    await supervisor.lookAtWaiting();
+    await clock.advance(300);
+    expect(turns.seen).toEqual(['t3', 't4']);
+    const tries = ledger.ownerEpoch.mock.calls.length;
+    turns.end();
+    await clock.advance(100);
+    expect([turns.seen, ledger.ownerEpoch.mock.calls.length - tries]).toEqual([['t3', 't4', 't5'], 2]);
+    ledger.ownerEpoch.mockImplementation(() => Promise.resolve(0));
+    await clock.advance(SETTINGS.sweepIntervalMs);
+    for (const next of [['t0'], ['t0', 't1'], ['t0', 't1', 't2'], ['t0', 't1', 't2', 't6']]) {
+      turns.end();
+      await clock.advance(100);
+      expect(turns.seen.slice(3)).toEqual(next);
+    }
+  });
+
+  it('does not keep newcomers out: a tenth of the room is theirs', async () => {
+    const [pod] = await survivors({ b: 10 });
+    const { clock, turns, supervisor, post } = pod!;
+    await supervisor.lookAtWaiting();
+    await clock.advance(100);
+    expect(turns.seen).toEqual(HERD.slice(0, 9));
+    await post('new', of('new'));
+    await post('newer', of('newer'));
+    expect(turns.seen.slice(9)).toEqual(['new']);
+    for (const next of [['t9'], ['t9', 'newer']]) {
+      turns.end();
+      await clock.advance(100);
+      expect([turns.seen.slice(10), supervisor.counts().active]).toEqual([next, 10]);
+    }
+  });
 });

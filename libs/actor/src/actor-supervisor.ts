@@ -5,7 +5,7 @@ import { EventLedger } from '#event-ledger';
 import { MessageQueue, WaitingWork } from '#message-queue';
 import { type Lease, LeaseKeeper, SessionLocks } from '#session-lock';
 import { Actor, type ActorDeps, type ActorHost } from './actor.js';
-import { Place, Rooms } from './rooms.js';
+import { Place, Rooms, type Way } from './rooms.js';
 import { PartitionFiller, TurnHandler } from './turn-handler.js';
 
 type SupervisorSettings = Pick<Settings, 'actorMaxActive' | 'actorIdleMs' | 'sweepIntervalMs'>;
@@ -33,6 +33,8 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
   private readonly deps: ActorDeps;
   private readonly unsubscribes: (() => void)[] = [];
   private readonly rooms: Rooms;
+  /** Sessions that could not be served since the last sweep. Until the next one they do not stand in the way of others. */
+  private readonly setBack = new Set<string>();
   private sweepTimer: Timer | null = null;
   private roomTimer: Timer | null = null;
   private sweeping = false;
@@ -78,13 +80,15 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
 
   /** A session has work and no owner: serves it here if there is room, else tells the other pods. */
   override offer(session: SessionKey, ownerEpoch?: number): void {
-    if (!this.admit(session, ownerEpoch)) {
+    if (!this.admit(session, 'named', ownerEpoch)) {
       void this.channels.publish(this.keys.podsChannel(), encodeNotice({ type: 'wake', ...session }));
     }
   }
 
-  gone(actor: Actor, woken: boolean): void {
-    this.actors.delete(sessionName(actor.session));
+  gone(actor: Actor, { woken, setBack }: { woken: boolean; setBack: boolean }): void {
+    const name = sessionName(actor.session);
+    this.actors.delete(name);
+    if (setBack) this.setBack.add(name);
     if (woken && this.running) this.offer(actor.session);
   }
 
@@ -105,6 +109,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
   async sweep(): Promise<void> {
     if (this.sweeping || !this.running) return;
     this.sweeping = true;
+    this.setBack.clear();
     try {
       for (const actor of this.actors.values()) actor.expire(this.settings.actorIdleMs);
       await Promise.all([this.serveReady(), this.deps.handler.look()]);
@@ -137,32 +142,33 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
     await Promise.resolve();
   }
 
+  /** The longest waiting first, as far as there is room. */
   private async serveReady(): Promise<void> {
     const ready = await this.queue.ready(SWEEP_READY_PER_PARTITION);
     const others: SessionKey[] = [];
     for (const { session } of ready) {
-      const actor = this.actors.get(sessionName(session));
-      if (!actor) others.push(session);
-      else if (actor.asleep) actor.wake();
+      const name = sessionName(session);
+      const actor = this.actors.get(name);
+      if (actor?.asleep) actor.wake('found');
+      else if (!actor && !this.setBack.has(name)) others.push(session);
     }
-    if (others.length === 0 || !this.rooms.hasPlace) return;
+    if (others.length > 0 && !this.rooms.hasPlace('found')) return;
     const owners = await this.locks.owners(others);
-    others.forEach((session, at) => {
-      const owner = owners[at];
-      if (!owner || this.deps.dead.has(podName(owner))) this.admit(session);
-    });
+    const free = others.filter((_, at) => !owners[at] || this.deps.dead.has(podName(owners[at])));
+    const left = free.filter((session) => !this.admit(session, 'found'));
+    this.rooms.looked(left.length > 0);
   }
 
   /** Starts or wakes the session's actor; false when there is no room for a new one. */
-  private admit(session: SessionKey, ownerEpoch?: number): boolean {
+  private admit(session: SessionKey, way: Way, ownerEpoch?: number): boolean {
     const name = sessionName(session);
     const present = this.actors.get(name);
     if (present) {
-      present.wake();
+      present.wake(way);
       return true;
     }
     const place = new Place(this.rooms);
-    if (!place.take()) return false;
+    if (!place.take(way)) return false;
     const { account, sessionId } = session;
     const actor = new Actor({ account, sessionId }, this.deps, this, place);
     this.actors.set(name, actor);
@@ -172,7 +178,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
 
   private hear(text: string): void {
     const notice = decodeNotice(text);
-    if (notice.type === 'wake') this.admit(notice);
+    if (notice.type === 'wake') this.admit(notice, 'named');
     else if (notice.type === 'stop') void this.deps.handler.stopRequested(notice.account, notice);
     else if (notice.type === 'renew') void this.keeper.renewNow(notice.partitions);
   }
@@ -186,7 +192,7 @@ export class ActorSupervisor extends WaitingWork implements ActorHost {
     if (!this.running) return;
     this.roomTimer ??= this.clock.after(ROOM_LOOK_MS, () => {
       this.roomTimer = null;
-      void this.sweep();
+      void this.lookAtWaiting();
     });
   }
 

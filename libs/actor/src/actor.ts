@@ -4,7 +4,7 @@ import { type Clock, type PresumedDead, type StepPoints, UnavailableError } from
 import type { EventLedger } from '#event-ledger';
 import type { MessageQueue, TakeAnswer } from '#message-queue';
 import type { Lease, LeaseKeeper, ReleaseAnswer, ReleaseManner, SessionLocks } from '#session-lock';
-import type { Place } from './rooms.js';
+import type { Place, Way } from './rooms.js';
 import type { PartitionFiller, TurnHandler } from './turn-handler.js';
 
 /** What all actors of a pod share. */
@@ -22,8 +22,11 @@ export interface ActorDeps {
 
 /** What an actor tells its supervisor. */
 export interface ActorHost {
-  /** It is over. `woken`: somebody said meanwhile that work waits, and nobody has looked since. */
-  gone(actor: Actor, woken: boolean): void;
+  /**
+   * It is over. `woken`: somebody said meanwhile that work waits, and nobody has looked since. `setBack`: it failed, and
+   * whoever tries again at once would fail again.
+   */
+  gone(actor: Actor, told: { woken: boolean; setBack: boolean }): void;
 }
 
 /** What an owner is answered who takes. */
@@ -47,6 +50,7 @@ export class Actor {
   private phase: 'working' | 'asleep' | 'gone' = 'working';
   private wokenAgain = false;
   private leaving = false;
+  private setBack = false;
   private turn: AbortController | null = null;
   /** Since when it sleeps, on the monotonic clock. */
   private asleepSinceMs = 0;
@@ -74,19 +78,20 @@ export class Actor {
     try {
       this.lease = await this.acquire(ownerEpoch);
     } catch (error) {
+      this.setBack = true;
       this.note('could not acquire', error);
     }
     if (this.lease) await this.work(this.lease);
     else this.end();
   }
 
-  /** Something may wait in line. */
-  wake(): void {
+  /** Something may wait in line. @param way how that is known */
+  wake(way: Way = 'named'): void {
     if (this.phase === 'working') {
       this.wokenAgain = true;
       this.deps.handler.woken(this.session);
     } else if (this.phase === 'asleep' && this.lease) {
-      if (this.place.take()) void this.work(this.lease);
+      if (this.place.take(way)) void this.work(this.lease);
       else void this.leave(this.lease, 'leave');
     }
   }
@@ -138,7 +143,9 @@ export class Actor {
   private async bury(owner: Owner): Promise<boolean> {
     if (!this.deps.dead.has(podName(owner))) return false;
     await this.deps.steps.reach('actor.burying', { session: this.session });
-    return this.deps.locks.bury(this.session, owner);
+    const isFree = await this.deps.locks.bury(this.session, owner);
+    this.setBack ||= !isFree;
+    return isFree;
   }
 
   /** Runs what is in line until it is empty, then sleeps. */
@@ -163,7 +170,7 @@ export class Actor {
       }
     } catch (error) {
       this.note('failed', error);
-      await this.leave(lease, 'leave');
+      await this.leave(lease, 'back_off');
     }
   }
 
@@ -194,7 +201,8 @@ export class Actor {
         await this.leave(lease, 'leave');
         return 'left';
       case 'claim_refused':
-        // Another owner has claimed the session, or may have: stay away and let the sweep look again.
+      case 'faulty':
+        // Another owner may have the session, or trying again at once would fail again: the sweep looks again.
         await this.leave(lease, 'back_off');
         return 'left';
     }
@@ -254,7 +262,10 @@ export class Actor {
     await this.deps.steps.reach('actor.leaving', { session: this.session });
     await this.release(lease, manner);
     // Whoever backs off is not to come back at once; who leaves has told the other pods if work waits.
-    this.wokenAgain &&= manner !== 'back_off';
+    if (manner === 'back_off') {
+      this.wokenAgain = false;
+      this.setBack = true;
+    }
     this.end();
   }
 
@@ -271,7 +282,7 @@ export class Actor {
     this.phase = 'gone';
     this.lease = null;
     this.place.leave();
-    this.host.gone(this, this.wokenAgain);
+    this.host.gone(this, { woken: this.wokenAgain, setBack: this.setBack });
   }
 
   private note(what: string, error: unknown): void {

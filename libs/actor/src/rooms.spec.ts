@@ -25,7 +25,37 @@ describe('the room of a pod', () => {
     a.leave();
     a.leave();
     expect([rooms.working, seen.freed]).toEqual([1, 1]);
-    expect(c.take()).toBe(true);
+    expect(c.take('found')).toBe(true);
+  });
+
+  it('gives what comes free to those who wait, and asks who that is when somebody else comes', () => {
+    const { rooms, seen, place } = of(1);
+    const [first, waiting, late] = [place(), place(), place()];
+    first.take();
+    expect(waiting.take()).toBe(false);
+    first.leave();
+    expect([late.take(), seen.freed]).toEqual([false, 2]);
+    expect(waiting.take('found')).toBe(true);
+    waiting.leave();
+    rooms.looked(false);
+    expect(late.take()).toBe(true);
+  });
+
+  it('keeps a tenth for newcomers while others wait, and no more', () => {
+    const { rooms, place } = of(20);
+    const found = Array.from({ length: 20 }, () => place().take('found')).filter(Boolean).length;
+    rooms.looked(true);
+    const newcomers = Array.from({ length: 3 }, place);
+    expect([found, ...newcomers.map((each) => each.take())]).toEqual([18, true, true, false]);
+    newcomers[0]!.leave();
+    expect([place().take('found'), place().take(), place().take()]).toEqual([false, true, false]);
+  });
+
+  it('is all there for the waiting ones when newcomers have had their tenth, and for newcomers when nobody waits', () => {
+    const { place } = of(20);
+    const newcomers = Array.from({ length: 18 }, place);
+    expect(newcomers.every((each) => each.take())).toBe(true);
+    expect([place().take('found'), place().take('found'), place().take('found')]).toEqual([true, true, false]);
   });
 
   it('lets whoever comes back in before anybody new, first come, first served', async () => {
@@ -53,7 +83,7 @@ describe('the room of a pod', () => {
     const back = waiting.enter();
     waiting.settle();
     busy.leave();
-    expect([await settled(back), rooms.working, rooms.hasPlace]).toEqual([false, 0, true]);
+    expect([await settled(back), rooms.working, rooms.hasPlace('named')]).toEqual([false, 0, true]);
   });
 
   it('of a pod that leaves takes nobody new, and lets everybody back in who waits', async () => {

@@ -13,5 +13,7 @@ export type RunOutcome =
   | { kind: 'yielded' }
   /** The claim was refused: another owner has the session, or may have. */
   | { kind: 'claim_refused' }
+  /** A fault in the program; nothing is decided about the turn, and it is tried again a little later. */
+  | { kind: 'faulty' }
   /** A write was refused or the lease is not trusted any more. */
   | { kind: 'stale' };

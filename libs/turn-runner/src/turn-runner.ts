@@ -111,7 +111,7 @@ export class TurnRunner {
       return gate.kind === 'started' ? await this.attempt(lease, gate, own) : gate;
     } catch (error) {
       this.logger.error({ err: error, session: lease.session, turn: ref }, 'a turn was left because of a fault');
-      return leftOutcome(lease);
+      return { kind: lease.trusted ? 'faulty' : 'stale' };
     } finally {
       // One that was abandoned may end when the next attempt at the turn is already there.
       if (this.underWay.get(name) === own) this.underWay.delete(name);
