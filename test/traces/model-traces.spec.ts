@@ -189,6 +189,35 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
     expect(watch.begun(named('m0'))).toEqual(eachOnce(named('m0')));
   });
 
+  it('[G4] a process whose session the next one of its POD_ID has taken is refused all that it does under its lease', async () => {
+    await post('m0');
+    const acting = first.points.hold('step model:1');
+    await ground.sweep(first);
+    await acting.reached;
+    await ground.behind.loseLock(session);
+    const twin = await ground.pod('c', { podId: 'a', notified: false });
+    const resumed = twin.points.hold('step model:1');
+    await ground.sweep(twin);
+    expect(resumed.isReached).toBe(true);
+    const former = { ...first.identity, epoch: 1 };
+    const before = [await ground.behind.look(session), await watch.events()];
+    expect(await first.locks.renew([{ session, owner: former }])).toEqual([false]);
+    expect(await first.queue.take(session, former)).toEqual({ kind: 'not_owner' });
+    const ref = { turnId: named('m0'), generation: 1 };
+    expect(await first.queue.complete(session, former, ref, 'completed')).toEqual({ kind: 'not_owner' });
+    expect(await first.queue.restore(session, former, [])).toBe('not_allowed');
+    expect(await first.locks.release(session, former, 'leave')).toBe('not_owner');
+    // What it has done meanwhile is refused by the ledger.
+    acting.release();
+    await ground.quiet();
+    expect([await ground.behind.look(session), await watch.events()]).toEqual(before);
+    expect(await ground.behind.isOwner(session, { ...twin.identity, epoch: 2 })).toBe(true);
+    resumed.release();
+    await ground.quiet();
+    await finish(twin);
+    await inOrder('m0');
+  });
+
   const TIES = [
     ['[Ax2] after a flush and a refill', () => refill()],
     ['[S2x] after the lock of a living owner was removed', () => ground.behind.loseLock(session)],
