@@ -100,6 +100,10 @@ const commands = fc.oneof(
     arbitrary: nonce.map((by) => named('begin filling', by, (n) => n.marks.beginFilling(PARTITIONS_USED, by))),
   },
   {
+    weight: 2,
+    arbitrary: nonce.map((by) => named('keep filling', by, (n) => n.marks.keepFilling(PARTITIONS_USED, by))),
+  },
+  {
     weight: 3,
     arbitrary: nonce.map((by) => named('finish filling', by, (n) => n.marks.finishFilling(PARTITIONS_USED, by))),
   },

@@ -35,6 +35,20 @@ describe.each(ADAPTERS)('partition marks in %s', (_, open) => {
     expect((await nouns.marks.states()).slice(1, 3)).toEqual(['lost', 'intact']);
   });
 
+  it('let their filler keep them for as long as it takes, but not come back to one that it has lost', async () => {
+    await nouns.marks.beginFilling([1, 2, 3], 'n1');
+    await nouns.age(nouns.keys.intact(1));
+    expect(await nouns.marks.keepFilling([1], 'n1')).toEqual([1]);
+    expect(await nouns.ttlMs(nouns.keys.intact(1))).toBeGreaterThan(FILL_MARK_TTL_MS - 5_000);
+    await nouns.marks.finishFilling([2], 'n1');
+    expect(await nouns.marks.keepFilling([1, 2, 4], 'n1')).toEqual([1]);
+    expect(await nouns.ttlMs(nouns.keys.intact(2))).toBeNull();
+    expect(await nouns.marks.keepFilling([1], 'n2')).toEqual([]);
+    await nouns.flush();
+    expect(await nouns.marks.keepFilling([1, 3], 'n1')).toEqual([]);
+    expect((await nouns.marks.states())[1]).toBe('lost');
+  });
+
   it('keep an intact partition: it does not run out and nobody fills it again', async () => {
     await nouns.marks.beginFilling([5], 'n1');
     await nouns.marks.finishFilling([5], 'n1');

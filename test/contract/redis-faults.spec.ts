@@ -95,6 +95,7 @@ describe('a Redis that fails', () => {
     ['present', (n) => n.queue.present([{ session, ref }]), [true]],
     ['record', (n) => n.records.advance(session, ref, 'running'), true, false],
     ['begin filling', (n) => n.marks.beginFilling([0], 'n1'), [0]],
+    ['keep filling', (n) => n.marks.keepFilling([1], 'n1'), [1]],
     ['finish filling', (n) => n.marks.finishFilling([1], 'n1'), [1], []],
     ['claim reconciling', (n) => n.marks.claimReconciling([0], 'n1', 1_000), [0]],
     ['release and keep', (n) => n.locks.release(session, a1, 'idle'), 'work'],

@@ -1,6 +1,6 @@
 import type { PartitionState } from './message-queue.js';
 
-/** How long a pod may take to fill a partition before another starts over. */
+/** How long a filler may be silent before another pod starts over. */
 export const FILL_MARK_TTL_MS = 10_000;
 
 /** The value of a partition's `intact` key when it is a full copy of the ledger. */

@@ -75,6 +75,9 @@ export abstract class PartitionMarks {
   /** Marks lost partitions as being filled by `nonce`, for FILL_MARK_TTL_MS; which of them are now this nonce's. */
   abstract beginFilling(partitions: readonly number[], nonce: string): Promise<number[]>;
 
+  /** Gives marks that still hold `nonce` FILL_MARK_TTL_MS from now; which of them did. */
+  abstract keepFilling(partitions: readonly number[], nonce: string): Promise<number[]>;
+
   /** Marks partitions as intact; which of them: only those whose mark still holds `nonce`. */
   abstract finishFilling(partitions: readonly number[], nonce: string): Promise<number[]>;
 

@@ -21,6 +21,16 @@ export class MemoryPartitionMarks extends PartitionMarks {
     return partitions.filter((partition) => this.claim(this.keys.intact(partition), mark, FILL_MARK_TTL_MS));
   }
 
+  async keepFilling(partitions: readonly number[], nonce: string): Promise<number[]> {
+    const mark = fillingMark(nonce);
+    return partitions.filter((partition) => {
+      const key = this.keys.intact(partition);
+      if (this.store.get(key) !== mark) return false;
+      this.store.set(key, mark, FILL_MARK_TTL_MS);
+      return true;
+    });
+  }
+
   async finishFilling(partitions: readonly number[], nonce: string): Promise<number[]> {
     return partitions.filter((partition) => {
       const key = this.keys.intact(partition);

@@ -6,6 +6,7 @@ import { PartitionMarks, type PartitionState } from '../message-queue.js';
 /** The marks as Redis strings, each in its partition's slot; see the heads of the scripts. */
 export class RedisPartitionMarks extends PartitionMarks {
   private readonly claimScript: Script<0 | 1>;
+  private readonly keepScript: Script<0 | 1>;
   private readonly finishScript: Script<0 | 1>;
 
   constructor(
@@ -14,6 +15,7 @@ export class RedisPartitionMarks extends PartitionMarks {
   ) {
     super();
     this.claimScript = redis.scripts.load(new URL('../scripts/claim-mark.lua', import.meta.url));
+    this.keepScript = redis.scripts.load(new URL('../scripts/keep-filling.lua', import.meta.url));
     this.finishScript = redis.scripts.load(new URL('../scripts/finish-filling.lua', import.meta.url));
   }
 
@@ -26,6 +28,11 @@ export class RedisPartitionMarks extends PartitionMarks {
   beginFilling(partitions: readonly number[], nonce: string): Promise<number[]> {
     const args = [fillingMark(nonce), FILL_MARK_TTL_MS];
     return this.which(partitions, (partition) => this.claimScript([this.keys.intact(partition)], args));
+  }
+
+  keepFilling(partitions: readonly number[], nonce: string): Promise<number[]> {
+    const args = [fillingMark(nonce), FILL_MARK_TTL_MS];
+    return this.which(partitions, (partition) => this.keepScript([this.keys.intact(partition)], args));
   }
 
   finishFilling(partitions: readonly number[], nonce: string): Promise<number[]> {
