@@ -1,75 +1,51 @@
-import {
-  type Content,
-  type Event,
-  type EventType,
-  type ModelMessage,
-  type Mode,
-  type Ref,
-  type SessionKey,
-  sessionName,
-} from '#protocol';
+import { type Content, type ModelMessage, type SessionKey, sessionName, type SRef } from '#protocol';
 import type { EventLedger } from '#event-ledger';
 import { modelInputFaults } from '#test-kit';
+import { SessionReading, type TurnSeen } from './invariants/session-reading.js';
+import type { StepRun } from './invariants/step-run.js';
+import { demand } from './invariants/violation.js';
+import type { Waits } from './invariants/waits.js';
 
-/** What an agent is about to do, or has done. */
-export interface StepRun {
-  session: SessionKey;
-  turnId: string;
-  generation: number;
-  /** `model:1` or `tool:<callId>`. */
-  step: string;
-  epoch: number;
-}
-
-/** What the events of one session have said so far. */
-interface Seen {
-  lastSeq: number;
-  ownerEpoch: number;
-  /** The turn that has started and not ended, its present attempt, and whether its stop was requested. */
-  running: { turn: string; epoch: number; attempt: number; toStop: boolean } | null;
-  lastStartedQueueSeq: number;
-  /** Generations of turns, by `<turnId>/<generation>`: when each was queued, and how it ended. */
-  readonly queueSeqs: Map<string, number>;
-  readonly ended: Map<string, EventType>;
-  readonly started: Set<string>;
-  readonly recorded: Set<string>;
-  /** Of messages, by turnId. */
-  readonly modes: Map<string, Mode>;
-  readonly contents: Map<string, Content>;
-  /** What the model has to be told by users: by each turn that has started, as it was at its last start, and … */
-  readonly asked: Map<string, Content>;
-  /** … by each message that was absorbed, as it was then. */
-  readonly absorbed: Content[];
-}
+export type { StepRun } from './invariants/step-run.js';
+export { Violation } from './invariants/violation.js';
 
 /**
- * Reads what the ledger says and what the agents do, after every step of a simulation, and throws at the first promise
- * that does not hold: I1 to I5 and I7 from the events alone, not from the code's own word.
+ * Reads what the ledger says and what the agents do, after every step, and throws at the first promise that does not hold.
+ * Sessions that turns spawn into are read as soon as they are heard of.
  */
 export class Invariants {
-  private readonly sessions = new Map<string, Seen>();
+  private readonly sessions = new Map<string, { session: SessionKey; reading: SessionReading }>();
+  private readonly begun = new Map<string, number>();
 
   constructor(
     private readonly ledger: EventLedger,
-    private readonly watched: readonly SessionKey[],
-  ) {}
+    watched: readonly SessionKey[],
+    private readonly waits: Waits | null = null,
+  ) {
+    for (const session of watched) this.watch(session);
+  }
 
-  /** Looks at what is new in the ledger since the last call. */
-  async check(): Promise<void> {
-    const lastSeqs = await this.ledger.lastSeqs(this.watched);
-    for (const [at, session] of this.watched.entries()) {
-      const seen = this.seen(session);
-      if (lastSeqs[at] === seen.lastSeq) continue;
-      for (const event of await this.ledger.events(session, seen.lastSeq, 10_000)) read(seen, event);
-      demand(seen.lastSeq === lastSeqs[at], `the last seq is ${lastSeqs[at]}, the events end at ${seen.lastSeq}`);
+  /** Looks at what is new in the ledger since the last call. @throws Violation */
+  async check(nowMs = 0): Promise<void> {
+    let isNew = true;
+    while (isNew) {
+      const before = this.sessions.size;
+      await this.readAll(nowMs);
+      isNew = this.sessions.size > before;
     }
   }
 
-  /** I4, when a step begins to run: it is not recorded yet, unless its owner was overtaken without knowing it. */
+  /** A step begins to run: it is not recorded yet, unless its owner was overtaken without knowing it. */
   beginStep(run: StepRun): void {
-    const seen = this.seen(run.session);
-    const name = stepName(run.turnId, run.generation, run.step);
-    demand(run.epoch < seen.ownerEpoch || !seen.recorded.has(name), `I4: ${name} is recorded and runs again`);
+    const { reading } = this.watch(run.session);
+    const turn = `${run.turnId}/${run.generation}`;
+    const name = `${turn}/${run.step}`;
+    demand(reading.started.has(turn), 'I5', `${name} runs, and its turn has not started`);
+    demand(run.epoch < reading.ownerEpoch || !reading.isRecorded(run), 'I4', `${name} is recorded and runs again`);
+    const key = `${sessionName(run.session)}/${name}`;
+    const times = (this.begun.get(key) ?? 0) + 1;
+    this.begun.set(key, times);
+    demand(run.isRepeatable !== false || times === 1, 'I4', `${name} runs again and is not repeatable`);
   }
 
   /**
@@ -77,200 +53,141 @@ export class Invariants {
    * What is read has been looked at by `check`.
    */
   readInput(run: StepRun, input: readonly ModelMessage[], content: Content): void {
-    const seen = this.seen(run.session);
-    const name = stepName(run.turnId, run.generation, run.step);
+    const { reading } = this.watch(run.session);
+    const name = `${run.turnId}/${run.generation}/${run.step}`;
     const faults = modelInputFaults(input);
-    demand(faults.length === 0, `the input of ${name}: ${faults.join('; ')}`);
-    if (run.epoch !== seen.ownerEpoch || seen.running?.turn !== `${run.turnId}/${run.generation}`) return;
-    demand(seen.asked.get(run.turnId) === content, `${name} was given ${String(content)} as its message`);
+    demand(faults.length === 0, 'I6', `the input of ${name}: ${faults.join('; ')}`);
+    if (run.epoch !== reading.ownerEpoch || reading.running?.turn !== `${run.turnId}/${run.generation}`) return;
+    const isAsked = JSON.stringify(reading.asked.get(run.turnId)) === JSON.stringify(content);
+    demand(isAsked, 'I4', `${name} was given ${JSON.stringify(content)} as its message`);
     const told = input.flatMap((message) => (message.role === 'user' ? [message.content] : []));
-    const due = [...seen.asked.values(), ...seen.absorbed];
-    const [are, should] = [told, due].map((texts) => JSON.stringify(texts.map(String).sort()));
-    demand(are === should, `the input of ${name} tells ${are}, and was to tell ${should}`);
+    const due = [...reading.asked.values(), ...reading.absorbed.map((each) => each.content)];
+    const [are, should] = [told, due].map((all) => all.map((each) => JSON.stringify(each)).sort());
+    const isMore = are!.length > should!.length;
+    demand(
+      `${are}` === `${should}`,
+      isMore ? 'I4' : 'I3',
+      `the input of ${name} tells ${are}, and was to tell ${should}`,
+    );
+  }
+
+  /** A stop of this turn has been answered: no descendant lives on that is not to stop. */
+  readStopAnswer(account: string, stopped: SRef): void {
+    for (const { session, seen } of this.turns(account)) {
+      // One that was retried since is another matter.
+      if ((seen.state !== 'queued' && seen.state !== 'running') || seen.ref.generation > 1) continue;
+      const isBelow = this.above(account, seen).some(({ ref }) => ref.turnId === stopped.turnId);
+      demand(!isBelow, 'I9', `${nameOf(seen)} of ${session.sessionId} lives on below ${stopped.turnId}`);
+    }
   }
 
   /** Every generation that was queued was used once, as a turn of its own or in another one, or was stopped before. */
   accountForAll(): void {
-    for (const { queueSeqs, started, ended } of this.sessions.values()) {
-      for (const turn of queueSeqs.keys()) {
-        const uses = (started.has(turn) ? 1 : 0) + (ended.get(turn) === 'turn.absorbed' ? 1 : 0);
-        demand(uses === 1 || (uses === 0 && ended.get(turn) === 'turn.stopped'), `${turn} was used ${uses} times`);
+    for (const { reading } of this.sessions.values()) {
+      for (const [turn, { queueSeq, end }] of reading.turns) {
+        if (queueSeq === 0) continue;
+        const uses = (reading.started.has(turn) ? 1 : 0) + (end === 'turn.absorbed' ? 1 : 0);
+        const isUnused = uses === 0 && end !== 'turn.stopped';
+        demand(uses < 2 && !isUnused, uses > 1 ? 'I4' : 'I3', `${turn} was used ${uses} times, its end is ${end}`);
       }
     }
   }
 
   /** I3: whether everything that was accepted, answered or not, has ended. */
   get allEnded(): boolean {
-    return [...this.sessions.values()].every(({ queueSeqs, ended }) =>
-      [...queueSeqs.keys()].every((turn) => ended.has(turn)),
-    );
-  }
-
-  /** How many generations of turns, in all sessions, ended with an event of this type. */
-  countEnded(type: EventType): number {
-    return [...this.sessions.values()].flatMap(({ ended }) => [...ended.values()]).filter((end) => end === type).length;
+    return [...this.sessions.values()].every(({ reading }) => reading.live().length === 0);
   }
 
   /** Whether the message was accepted. */
-  hasAccepted(turnId: string): boolean {
-    return [...this.sessions.values()].some(({ queueSeqs }) => queueSeqs.has(`${turnId}/1`));
+  hasAccepted(account: string, turnId: string): boolean {
+    return this.turns(account).some(({ seen }) => seen.ref.turnId === turnId && seen.queueSeq > 0);
   }
 
-  private seen(session: SessionKey): Seen {
+  /** Whether anything stands under this turnId, a tombstone too. */
+  hasHeardOf(account: string, turnId: string): boolean {
+    return this.turns(account).some(({ seen }) => seen.ref.turnId === turnId);
+  }
+
+  /** How this generation of a turn stands, where its session has heard of it. */
+  find(session: SessionKey, turnId: string, generation: number): TurnSeen | undefined {
+    return this.watch(session).reading.turns.get(`${turnId}/${generation}`);
+  }
+
+  /** All sessions that were heard of. */
+  get known(): { session: SessionKey; lastSeq: number }[] {
+    return [...this.sessions.values()].map(({ session, reading }) => ({ session, lastSeq: reading.lastSeq }));
+  }
+
+  /** How often turns came to each end. */
+  ends(): string[] {
+    return [...this.sessions.values()].flatMap(({ reading }) =>
+      [...reading.turns.values()].flatMap(({ end }) => (end ? [end] : [])),
+    );
+  }
+
+  private async readAll(nowMs: number): Promise<void> {
+    const sessions = [...this.sessions.values()];
+    const lastSeqs = await this.ledger.lastSeqs(sessions.map(({ session }) => session));
+    for (const [at, { session, reading }] of sessions.entries()) {
+      if (lastSeqs[at] === reading.lastSeq) continue;
+      const events = await this.ledger.events(session, reading.lastSeq, 10_000);
+      for (const event of events) {
+        reading.read(event);
+        if (event.type === 'turn.started')
+          this.demandUnstopped(session.account, reading, event.turnId!, event.generation!);
+        const by = (event.data as { by?: string; initiator?: string }).by;
+        demand(by === undefined || !by.startsWith('stranger'), 'I12', `${by} has acted in ${sessionName(session)}`);
+      }
+      demand(reading.lastSeq === lastSeqs[at], 'I10', `the last seq is ${lastSeqs[at]}, the events end before`);
+      for (const sessionId of reading.spawned) this.watch({ account: session.account, sessionId });
+      this.waits?.note(sessionName(session), reading, nowMs);
+    }
+  }
+
+  /** Whoever starts has nobody above who was stopped, or is to stop. */
+  private demandUnstopped(account: string, reading: SessionReading, turnId: string, generation: number): void {
+    const own = reading.turns.get(`${turnId}/${generation}`)!;
+    const next = own.isReport && own.parent && this.nextGeneration(account, own.parent);
+    demand(!next, 'I8', `${turnId} reports to ${own.parent?.turnId}/${own.parent?.generation}, which was retried`);
+    for (const seen of this.above(account, own)) {
+      const isStopped = seen.end === 'turn.stopped' || seen.state === 'stop_requested';
+      demand(!isStopped, 'I9', `${turnId}/${generation} starts below ${nameOf(seen)}, which was stopped`);
+    }
+  }
+
+  /** The generations of turns that a turn was spawned under, the nearest first. */
+  private above(account: string, { parent }: TurnSeen): TurnSeen[] {
+    const above: TurnSeen[] = [];
+    for (let next = parent; next;) {
+      const seen = this.find({ account, sessionId: next.sessionId }, next.turnId, next.generation);
+      if (!seen) break;
+      above.push(seen);
+      next = seen.parent;
+    }
+    return above;
+  }
+
+  private nextGeneration(account: string, { sessionId, turnId, generation }: SRef): TurnSeen | undefined {
+    return this.find({ account, sessionId }, turnId, generation + 1);
+  }
+
+  private turns(account: string): { session: SessionKey; seen: TurnSeen }[] {
+    return [...this.sessions.values()]
+      .filter(({ session }) => session.account === account)
+      .flatMap(({ session, reading }) => [...reading.turns.values()].map((seen) => ({ session, seen })));
+  }
+
+  private watch(session: SessionKey): { session: SessionKey; reading: SessionReading } {
     const name = sessionName(session);
-    let seen = this.sessions.get(name);
-    if (!seen) {
-      seen = {
-        ...{ lastSeq: 0, ownerEpoch: 0, running: null, lastStartedQueueSeq: 0 },
-        ...{ queueSeqs: new Map(), ended: new Map(), started: new Set(), recorded: new Set() },
-        ...{ modes: new Map(), contents: new Map(), asked: new Map(), absorbed: [] },
-      };
-      this.sessions.set(name, seen);
-    }
-    return seen;
+    const known = this.sessions.get(name);
+    if (known) return known;
+    const { account, sessionId } = session;
+    const watched = { session: { account, sessionId }, reading: new SessionReading() };
+    this.sessions.set(name, watched);
+    return watched;
   }
 }
 
-function read(seen: Seen, event: Event): void {
-  demand(event.seq === seen.lastSeq + 1, `a gap: seq ${event.seq} follows ${seen.lastSeq}`);
-  seen.lastSeq = event.seq;
-  const turn = event.turnId === null ? '' : `${event.turnId}/${event.generation}`;
-  switch (event.type) {
-    case 'owner.changed':
-      demand(event.data.epoch > seen.ownerEpoch, `I1: epoch ${event.data.epoch} follows ${seen.ownerEpoch}`);
-      seen.ownerEpoch = event.data.epoch;
-      return;
-    case 'message.accepted':
-      demand(!seen.queueSeqs.has(turn), `${turn} was accepted twice`);
-      seen.queueSeqs.set(turn, event.seq);
-      seen.modes.set(event.turnId!, event.data.mode);
-      seen.contents.set(event.turnId!, event.data.content);
-      if (event.data.mode === 'interrupt') readInterrupt(seen, turn, event.data.interrupts);
-      return;
-    case 'message.edited':
-      demandWaits(seen, turn, 'is edited');
-      seen.contents.set(event.turnId!, event.data.content);
-      return;
-    case 'turn.queued':
-      demand(seen.ended.has(`${event.turnId}/${event.data.retryOf}`), `${turn} retries what has not ended`);
-      seen.queueSeqs.set(turn, event.seq);
-      return;
-    case 'turn.started':
-    case 'turn.resumed':
-      return readStart(seen, event, turn);
-    case 'model.message':
-    case 'tool.result': {
-      // Whoever ends the turn of a dead owner at its start closes its calls, and goes on with nothing.
-      if (event.type === 'tool.result' && event.data.outcome === 'interrupted') readRunning(seen, turn);
-      else readOwners(seen, turn);
-      if (event.type === 'model.message') readAttempt(seen, turn, event.data.attempt);
-      const step = event.type === 'model.message' ? event.data.step : `tool:${event.data.callId}`;
-      const name = `${turn}/${step}`;
-      demand(!seen.recorded.has(name), `I4: ${name} was recorded twice`);
-      seen.recorded.add(name);
-      return;
-    }
-    case 'turn.absorbed': {
-      const { turnId, generation } = event.data.absorbedBy;
-      demandWaits(seen, turn, 'is absorbed');
-      demand(
-        seen.running?.turn === `${turnId}/${generation}`,
-        `I2: ${turn} is absorbed by ${turnId}, which does not run`,
-      );
-      demand(!seen.running?.toStop, `${turn} is absorbed by ${turnId}, which is to stop`);
-      demand(seen.modes.get(event.turnId!) === 'steer', `I2: ${turn} is absorbed and no steering message`);
-      seen.absorbed.push(seen.contents.get(event.turnId!)!);
-      return end(seen, turn, event.type);
-    }
-    case 'turn.stop_requested':
-      demand(seen.running?.turn === turn && !seen.running.toStop, `${turn} is asked to stop, ${told(seen)} runs`);
-      seen.running!.toStop = true;
-      return;
-    case 'turn.stopped':
-      if (event.data.gate === 'stop')
-        demand(seen.running?.turn !== turn, `${turn} runs and is stopped as if it waited`);
-      else
-        demand(seen.running?.turn === turn && seen.running.toStop, `${turn} ends as stopped and nobody asked for it`);
-      return end(seen, turn, event.type);
-    case 'turn.completed':
-    case 'turn.failed':
-      readOwners(seen, turn);
-      demand(!seen.running?.toStop, `I5: ${turn} was to stop, and its end is ${event.type}`);
-      return end(seen, turn, event.type);
-    default:
-      if (event.type.startsWith('model.') || event.type.startsWith('tool.')) readOwners(seen, turn);
-  }
-}
-
-function readStart(seen: Seen, event: Extract<Event, { type: 'turn.started' | 'turn.resumed' }>, turn: string): void {
-  demand(
-    event.data.epoch === seen.ownerEpoch,
-    `I1: ${turn} runs under ${event.data.epoch}, the owner is ${seen.ownerEpoch}`,
-  );
-  demand(!seen.ended.has(turn), `I7: ${turn} starts after its end`);
-  if (event.type === 'turn.started') {
-    demand(seen.running === null, `I2: ${turn} starts while ${told(seen)} runs`);
-    const queueSeq = seen.queueSeqs.get(turn) ?? 0;
-    demand(queueSeq > seen.lastStartedQueueSeq, `I2: ${turn}, queued at ${queueSeq}, starts out of order`);
-    for (const [other, seq] of seen.queueSeqs) {
-      demand(seq >= queueSeq || seen.ended.has(other), `I2: ${turn} starts before ${other}`);
-    }
-    seen.lastStartedQueueSeq = queueSeq;
-    seen.started.add(turn);
-    seen.asked.set(event.turnId!, seen.contents.get(event.turnId!)!);
-  } else {
-    demand(seen.running?.turn === turn, `I2: ${turn} resumes, but ${told(seen)} runs`);
-  }
-  const { epoch, attempt } = event.data;
-  seen.running = { turn, epoch, attempt, toStop: seen.running?.toStop ?? false };
-}
-
-/** [H1] What a message interrupts is what runs when it is accepted, and has its stop by then. */
-function readInterrupt(seen: Seen, turn: string, interrupts: Ref | undefined): void {
-  const meant = interrupts ? `${interrupts.turnId}/${interrupts.generation}` : undefined;
-  demand(seen.running?.turn === meant, `${turn} interrupts ${meant}, and ${told(seen)} runs`);
-  demand(!seen.running || seen.running.toStop, `${turn} interrupts ${meant}, which goes on`);
-}
-
-/** Of a message that waits: it neither has been taken up nor has it ended. */
-function demandWaits(seen: Seen, turn: string, what: string): void {
-  demand(seen.queueSeqs.has(turn), `${turn} ${what} and was not accepted`);
-  demand(!seen.started.has(turn), `${turn} ${what} and has started`);
-  demand(!seen.ended.has(turn), `I7: ${turn} ${what} after its end (${seen.ended.get(turn)})`);
-}
-
-function end(seen: Seen, turn: string, type: EventType): void {
-  demand(!seen.ended.has(turn), `I7: ${turn} ended twice`);
-  seen.ended.set(turn, type);
-  if (seen.running?.turn === turn) seen.running = null;
-}
-
-function told({ running }: Seen): string {
-  return running?.turn ?? 'nothing';
-}
-
-/** I1: what an owner writes belongs to the running turn, and to an attempt of the newest epoch. */
-function readOwners(seen: Seen, turn: string): void {
-  readRunning(seen, turn);
-  demand(seen.running?.epoch === seen.ownerEpoch, `I1: ${turn} goes on under ${seen.running?.epoch}, an older epoch`);
-}
-
-function readRunning(seen: Seen, turn: string): void {
-  demand(seen.running?.turn === turn, `I1: an event of ${turn}, but ${told(seen)} runs`);
-}
-
-/** I1: a stale owner's reply of the same turn. */
-function readAttempt(seen: Seen, turn: string, attempt: number): void {
-  demand(
-    seen.running?.attempt === attempt,
-    `I1: attempt ${attempt} of ${turn} writes while ${seen.running?.attempt} runs`,
-  );
-}
-
-function stepName(turnId: string, generation: number, step: string): string {
-  return `${turnId}/${generation}/${step}`;
-}
-
-function demand(holds: boolean, complaint: string): void {
-  if (!holds) throw new Error(complaint);
+function nameOf({ ref }: TurnSeen): string {
+  return `${ref.turnId}/${ref.generation}`;
 }

@@ -1,109 +1,146 @@
 import { Clock, type Timer } from '#platform';
 import { SeededRandom } from './seeded-random.js';
 
-interface Parked {
-  pod: string;
-  label: string;
-  resume(): void;
-}
-
+/** Something that will happen at a moment of simulated time. */
 interface Due {
-  pod: string;
   atMs: number;
   order: number;
+  /** Whose it is: a process, or `world` for what befalls them and `wire` for what is on its way to a server. */
+  whose: string;
+  label: string;
   run(): void;
 }
 
+/** One thing that happened. */
+export interface Happening {
+  atMs: number;
+  whose: string;
+  label: string;
+}
+
+const BEGIN_MS = 1_000_000;
+
 /**
- * Everything in a simulation that can happen next: calls of pods that wait at a gate, and timers. The seed decides which
- * one does, so a run can be repeated exactly. A frozen pod does nothing until it thaws, a dead one nothing ever again;
- * time goes on for all.
+ * Everything in a simulation that can happen next, in the order of simulated time: calls that travel, timers, what befalls
+ * the processes. Between two of them no time passes. A frozen process does nothing until it thaws, and then everything at
+ * once; a dead one nothing ever again.
  */
 export class World {
-  nowMs = 1_000_000;
-  /** What happened, a line a step. */
-  readonly trace: string[] = [];
-  private parked: Parked[] = [];
-  private due: Due[] = [];
+  nowMs = BEGIN_MS;
+  /** What happened. */
+  readonly trace: Happening[] = [];
+  /** The first thing that went wrong. */
+  failure: Error | null = null;
+  private readonly heap: Due[] = [];
   private order = 0;
   private readonly dead = new Set<string>();
-  private readonly frozen = new Set<string>();
+  private readonly frozen = new Map<string, Due[]>();
 
   constructor(readonly random: SeededRandom) {}
 
-  /** Waits until the scheduler lets this call of the pod go on: before a step or before its reply arrives. */
-  gate(pod: string, label: string): Promise<void> {
-    return new Promise((resume) => {
-      if (!this.dead.has(pod)) this.parked.push({ pod, label, resume });
-    });
+  /** Ms since the beginning. */
+  get elapsedMs(): number {
+    return this.nowMs - BEGIN_MS;
   }
 
-  timer(pod: string, ms: number, run: () => void): Timer {
-    const due: Due = { pod, atMs: this.nowMs + ms, order: this.order++, run };
-    if (!this.dead.has(pod)) this.due.push(due);
+  /** Calls `run` after `ms`, unless `whose` process is dead by then. */
+  after(whose: string, ms: number, label: string, run: () => void): Timer {
+    const due: Due = { atMs: this.nowMs + ms, order: this.order++, whose, label, run };
+    if (!this.dead.has(whose)) this.push(due);
     return {
       cancel: () => {
-        this.due = this.due.filter((other) => other !== due);
+        due.run = nothing;
       },
     };
   }
 
-  kill(pod: string): void {
-    this.trace.push(`-- ${pod} dies`);
-    this.dead.add(pod);
-    this.frozen.delete(pod);
-    this.parked = this.parked.filter((call) => call.pod !== pod);
-    this.due = this.due.filter((timer) => timer.pod !== pod);
+  /** Resolves after `ms`; never when the process dies before. */
+  wait(whose: string, ms: number, label: string): Promise<void> {
+    return new Promise((resolve) => this.after(whose, ms, label, resolve));
   }
 
-  freeze(pod: string): void {
-    this.trace.push(`-- ${pod} freezes`);
-    this.frozen.add(pod);
+  note(whose: string, label: string): void {
+    this.trace.push({ atMs: this.elapsedMs, whose, label });
   }
 
-  thaw(pod: string): void {
-    this.trace.push(`-- ${pod} thaws`);
-    this.frozen.delete(pod);
+  fail(error: unknown): void {
+    this.failure ??= error as Error;
   }
 
-  isFrozen(pod: string): boolean {
-    return this.frozen.has(pod);
+  kill(whose: string): void {
+    this.note(whose, 'dies');
+    this.dead.add(whose);
+    this.frozen.delete(whose);
   }
 
-  isDead(pod: string): boolean {
-    return this.dead.has(pod);
+  freeze(whose: string): void {
+    this.note(whose, 'freezes');
+    this.frozen.set(whose, []);
   }
 
-  /** Makes one thing happen and lets its consequences run until everybody waits again. False when nothing can happen. */
-  async step(): Promise<boolean> {
-    const calls = this.parked.filter((call) => !this.frozen.has(call.pod));
-    const timers = this.due.filter((timer) => !this.frozen.has(timer.pod));
-    if (calls.length === 0 && timers.length === 0) return false;
-    if (calls.length > 0 && (timers.length === 0 || this.random.chance(0.9))) this.resume(this.random.pick(calls));
-    else this.fire(timers);
+  thaw(whose: string): void {
+    const stood = this.frozen.get(whose);
+    if (!stood) return;
+    this.note(whose, 'thaws');
+    this.frozen.delete(whose);
+    for (const due of stood) this.push({ ...due, atMs: this.nowMs, run: () => due.run() });
+  }
+
+  isFrozen(whose: string): boolean {
+    return this.frozen.has(whose);
+  }
+
+  isDead(whose: string): boolean {
+    return this.dead.has(whose);
+  }
+
+  /** Makes the next thing happen and lets its consequences run until everybody waits again. */
+  async step(): Promise<void> {
+    const due = this.pop();
+    if (!due) throw new Error('nothing can happen any more');
+    this.nowMs = Math.max(this.nowMs, due.atMs);
+    if (due.run === nothing || this.dead.has(due.whose)) return;
+    const stash = this.frozen.get(due.whose);
+    if (stash) return void stash.push(due);
+    this.note(due.whose, due.label);
+    due.run();
     await settled();
-    return true;
   }
 
-  /** Lets time pass for all without anything happening, as when every process is slow. */
-  pass(ms: number): void {
-    this.trace.push(`-- ${ms} ms pass`);
-    this.nowMs += ms;
+  private push(due: Due): void {
+    const { heap } = this;
+    let at = heap.push(due) - 1;
+    for (let up = (at - 1) >> 1; at > 0 && isBefore(due, heap[up]!); up = (at - 1) >> 1) {
+      heap[at] = heap[up]!;
+      heap[up] = due;
+      at = up;
+    }
   }
 
-  private resume(call: Parked): void {
-    this.parked.splice(this.parked.indexOf(call), 1);
-    this.trace.push(`${call.pod} ${call.label}`);
-    call.resume();
+  private pop(): Due | undefined {
+    const { heap } = this;
+    const first = heap[0];
+    const last = heap.pop();
+    if (!first || !last || heap.length === 0) return first;
+    heap[0] = last;
+    for (let at = 0; ;) {
+      const [left, right] = [2 * at + 1, 2 * at + 2];
+      let least = at;
+      if (left < heap.length && isBefore(heap[left]!, heap[least]!)) least = left;
+      if (right < heap.length && isBefore(heap[right]!, heap[least]!)) least = right;
+      if (least === at) return first;
+      [heap[at], heap[least]] = [heap[least]!, heap[at]!];
+      at = least;
+    }
   }
+}
 
-  private fire(timers: Due[]): void {
-    const next = timers.reduce((a, b) => (b.atMs < a.atMs || (b.atMs === a.atMs && b.order < a.order) ? b : a));
-    this.due.splice(this.due.indexOf(next), 1);
-    this.nowMs = Math.max(this.nowMs, next.atMs);
-    this.trace.push(`${next.pod} timer at ${this.nowMs}`);
-    next.run();
-  }
+function isBefore(one: Due, other: Due): boolean {
+  return one.atMs < other.atMs || (one.atMs === other.atMs && one.order < other.order);
+}
+
+function nothing(): void {
+  // What was called off.
 }
 
 /** Resolves when all promises that could go on have gone on: a macrotask runs after every microtask. */
@@ -111,17 +148,20 @@ function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** A pod's view of the world's time. */
-export class PodClock extends Clock {
+/** A process' view of the world's time. Its wall clock can jump. */
+export class ProcessClock extends Clock {
+  /** How far its wall clock is off, ms. */
+  offMs = 0;
+
   constructor(
     private readonly world: World,
-    private readonly pod: string,
+    private readonly whose: string,
   ) {
     super();
   }
 
   now(): number {
-    return this.world.nowMs;
+    return this.world.nowMs + this.offMs;
   }
 
   monotonicMs(): number {
@@ -129,11 +169,11 @@ export class PodClock extends Clock {
   }
 
   after(ms: number, run: () => void): Timer {
-    return this.world.timer(this.pod, ms, run);
+    return this.world.after(this.whose, ms, 'timer', run);
   }
 }
 
-/** The clock of the database that all schedules share: that of the world under way. */
+/** The clock of the database that schedules share: that of the world under way. */
 export class LedgerClock extends Clock {
   world = new World(new SeededRandom(0));
 
@@ -146,35 +186,6 @@ export class LedgerClock extends Clock {
   }
 
   after(ms: number, run: () => void): Timer {
-    return this.world.timer('ledger', ms, run);
-  }
-}
-
-/**
- * The same port, but each asynchronous call waits at a gate before it is made and another before its reply arrives: so
- * calls of different pods interleave, and a pod can freeze or die between act and reply.
- */
-export function gated<T extends object>(world: World, pod: string, name: string, port: T): T {
-  return new Proxy(port, {
-    get(target, property): unknown {
-      const member: unknown = Reflect.get(target, property);
-      if (typeof member !== 'function') return member;
-      return async (...args: unknown[]): Promise<unknown> => {
-        const label = `${name}.${String(property)}`;
-        await world.gate(pod, label);
-        const outcome = await settle(() => (member as (...args: unknown[]) => unknown).apply(target, args));
-        await world.gate(pod, `${label} answers`);
-        if ('error' in outcome) throw outcome.error;
-        return outcome.value;
-      };
-    },
-  });
-}
-
-async function settle(call: () => unknown): Promise<{ value: unknown } | { error: unknown }> {
-  try {
-    return { value: await call() };
-  } catch (error) {
-    return { error };
+    return this.world.after('ledger', ms, 'timer', run);
   }
 }

@@ -5,7 +5,7 @@ export { type Coordination, COORDINATION, memoryCoordination, openRedisCoordinat
 export { CoordinationHealth } from './coordination-health.js';
 export { Drain } from './drain.js';
 export { LoopLag } from './loop-lag.js';
-export { MemoryStore } from './memory-store.js';
+export { MemoryStore, type StoreCopy } from './memory-store.js';
 export { grow, holds } from './memory-steps.js';
 export { PodIdentity } from './pod-identity.js';
 export { PresumedDead } from './presumed-dead.js';

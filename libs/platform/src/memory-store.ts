@@ -4,6 +4,15 @@ import type { Clock } from './clock.js';
 /** How many keys with an expiry each write looks at in passing. More than one: so the dead are dropped faster than made. */
 const LOOKS_PER_WRITE = 3;
 
+/** All keys at one moment, with when they expire. */
+export interface StoreCopy {
+  strings: Map<string, string>;
+  hashes: Map<string, Map<string, string>>;
+  lists: Map<string, string[]>;
+  sortedSets: Map<string, Map<string, number>>;
+  expiries: Map<string, number>;
+}
+
 /**
  * The in-process stand-in for Redis: strings and hashes with expiry, lists, sorted sets, notifications. Everything is
  * synchronous, so whatever happens between two awaits is one step, as a script is. Several pods simulated in one process
@@ -24,6 +33,29 @@ export class MemoryStore {
   /** Forgets all keys, as a flush or a restart without persistence does. Subscriptions stay. */
   clear(): void {
     for (const keys of [this.strings, this.hashes, this.listsByKey, this.sortedSets, this.expiries]) keys.clear();
+  }
+
+  /** Everything as it is now, for `become`. */
+  copy(): StoreCopy {
+    const copyAll = <V>(keys: ReadonlyMap<string, ReadonlyMap<string, V>>): Map<string, Map<string, V>> =>
+      new Map([...keys].map(([key, fields]) => [key, new Map(fields)]));
+    return {
+      strings: new Map(this.strings),
+      hashes: copyAll(this.hashes),
+      lists: new Map(this.listsByKey),
+      sortedSets: copyAll(this.sortedSets),
+      expiries: new Map(this.expiries),
+    };
+  }
+
+  /** Becomes what it was, as a replica does that lost the last writes when it took over. A copy is for one use. */
+  become({ strings, hashes, lists, sortedSets, expiries }: StoreCopy): void {
+    this.clear();
+    for (const [key, value] of strings) this.strings.set(key, value);
+    for (const [key, fields] of hashes) this.hashes.set(key, fields);
+    for (const [key, values] of lists) this.listsByKey.set(key, values);
+    for (const [key, members] of sortedSets) this.sortedSets.set(key, members);
+    for (const [key, atMs] of expiries) this.expiries.set(key, atMs);
   }
 
   /** How many keys are held, expired ones that nobody has met yet included. */
