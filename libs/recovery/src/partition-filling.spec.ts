@@ -4,6 +4,8 @@ import { memoryCoordination, MemoryStore, SystemRandomness } from '#platform';
 import { FILL_MARK_TTL_MS, MemoryMessageQueue, MemoryPartitionMarks, WaitingWork } from '#message-queue';
 import { TurnStage } from '#test-kit';
 import { PartitionFilling } from './partition-filling.js';
+import type { Reconciler } from './reconciler.js';
+import { Recovery } from './recovery.js';
 
 /** The turns of one page, and the sessions whose turns come in it and the next. */
 const PAGE = 1_000;
@@ -100,6 +102,23 @@ describe('filling what was lost', () => {
 
   it('waits longer for living owners than a mark stands, where it is told to', async () => {
     expect(await fill(filling(3 * FILL_MARK_TTL_MS), 3 * FILL_MARK_TTL_MS)).toEqual(ALL);
+  });
+
+  it('does not wait for a reconciler that is at it for long', async () => {
+    const busy = Promise.withResolvers<void>();
+    const reconciler = { reconcile: jest.fn((_: readonly number[]) => busy.promise) };
+    const recovery = new Recovery(
+      ...([{ sweepIntervalMs: 5_000 }, stage.clock, filling(), reconciler as unknown as Reconciler] as const),
+    );
+    void recovery.start();
+    await stage.clock.advance(2_000);
+    expect(reconciler.reconcile.mock.calls).toEqual([[ALL]]);
+    store.clear();
+    await stage.clock.advance(7_000);
+    expect(new Set(await marks.states())).toEqual(new Set(['intact']));
+    expect(reconciler.reconcile).toHaveBeenCalledTimes(1);
+    busy.resolve();
+    await recovery.stop();
   });
 
   it('starts over where everything was lost again meanwhile', async () => {

@@ -11,11 +11,12 @@ export class Recovery {
   private readonly logger = new Logger(Recovery.name);
   private timer: Timer | null = null;
   private looking: Promise<void> | null = null;
+  private filling: Promise<number[]> | null = null;
 
   constructor(
     @Inject(Settings) private readonly settings: Pick<Settings, 'sweepIntervalMs'>,
     @Inject(Clock) private readonly clock: Clock,
-    @Inject(PartitionFilling) private readonly filling: PartitionFilling,
+    @Inject(PartitionFilling) private readonly partitions: PartitionFilling,
     @Inject(Reconciler) private readonly reconciler: Reconciler,
   ) {}
 
@@ -27,6 +28,8 @@ export class Recovery {
 
   /** One look: partitions that Redis has lost, then turns that stand in no list. */
   look(): Promise<void> {
+    // The reconciler may be at it for long. What is lost meanwhile does not wait for it.
+    if (this.looking) void this.fill();
     this.looking ??= this.run().finally(() => {
       this.looking = null;
     });
@@ -35,15 +38,30 @@ export class Recovery {
 
   async stop(): Promise<void> {
     this.timer?.cancel();
-    await this.looking;
+    await Promise.all([this.looking, this.filling]);
   }
 
   private async run(): Promise<void> {
     try {
-      const intact = await this.filling.fillLost();
-      await this.reconciler.reconcile(intact);
+      await this.reconciler.reconcile(await this.fill());
     } catch (error) {
       this.logger.warn({ error: String(error) }, 'the reconciler failed and is repeated at the next sweep');
     }
+  }
+
+  /** Answers the partitions that are intact. Never rejects. */
+  private fill(): Promise<number[]> {
+    const fill = async (): Promise<number[]> => {
+      try {
+        return await this.partitions.fillLost();
+      } catch (error) {
+        this.logger.warn({ error: String(error) }, 'the filling failed and is repeated at the next sweep');
+        return [];
+      }
+    };
+    this.filling ??= fill().finally(() => {
+      this.filling = null;
+    });
+    return this.filling;
   }
 }
