@@ -127,6 +127,30 @@ describe.each(GROUNDS)('on the %s servers', (kind) => {
     }
   });
 
+  it('a takeover that finds the ledger away, at whichever of its calls, is made again, and nothing is left behind', async () => {
+    const places = await placesOfTakeover();
+    const calls = places.flatMap((name, at) => (/^database\.\w+$/.test(name) ? [at + 1] : []));
+    expect(calls.length).toBeGreaterThan(2);
+    for (const call of calls) {
+      const second = await stageDeath();
+      let passed = 0;
+      second.points.meet = ({ name }) => {
+        if (name === 'hears' || ++passed !== call) return undefined;
+        return Promise.reject(new UnavailableError('database', 'the ledger is away'));
+      };
+      second.supervisor.offer(session);
+      await ground.quiet();
+      expect(passed).toBeGreaterThanOrEqual(call);
+      // Whoever could not acquire or claim waits for a sweep; whoever has claimed waits for the ledger.
+      await second.clock.advance(250);
+      await ground.quiet();
+      await finish(second);
+      await eachInOrder('m1', 'm2', 'm3');
+      expect(watch.begun(named('m1'))).toMatchObject({ 'model:1': 1, [`tool:${named('m1')}-a`]: 1, 'model:2': 1 });
+      await ground.clear();
+    }
+  });
+
   describe('a take', () => {
     it('whose replies are lost again and again takes one message, while others are queued', async () => {
       await begin();
