@@ -11,7 +11,7 @@ class ListeningDatabase extends Database {
   statements: { sql: string; values: readonly SqlValue[] }[] = [];
 
   constructor(private readonly inner: Database) {
-    super();
+    super(inner['clock']);
     this.dialect = inner.dialect;
   }
 

@@ -10,6 +10,7 @@ import {
 } from '#platform';
 import type { Fault, FaultKind } from './plan.js';
 import type { Servers } from './servers.js';
+import { ProcessClock } from './world.js';
 
 /** How long a call waits for an answer, and for a connection that is away. */
 const CALL_TIMEOUT_MS = 2_000;
@@ -241,7 +242,7 @@ class PodDatabase extends Database {
   readonly dialect;
 
   constructor(private readonly wires: Wires) {
-    super();
+    super(new ProcessClock(wires.servers.world, wires.pod));
     this.dialect = wires.servers.database.dialect;
   }
 

@@ -48,7 +48,7 @@ class OutageDatabase extends Database {
   readonly dialect = this.inner.dialect;
 
   constructor(private readonly inner: Database) {
-    super();
+    super(inner['clock']);
   }
 
   query<R = Row>(sql: string, values?: readonly SqlValue[]): Promise<R[]> {

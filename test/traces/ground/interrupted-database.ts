@@ -12,7 +12,7 @@ export class InterruptedDatabase extends Database {
     private interrupt: (() => Promise<unknown>) | null,
     private readonly behind = / FOR UPDATE/,
   ) {
-    super();
+    super(inner['clock']);
   }
 
   query<R = Row>(sql: string, values?: readonly SqlValue[]): Promise<R[]> {

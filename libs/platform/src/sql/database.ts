@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.js';
 import type { Dialect } from './dialect.js';
 import { GroupCommit, type GroupOptions } from './group-commit.js';
 import { type Outcome, SpoiledGroupError, TransactionGroup, type Work } from './transaction-group.js';
@@ -12,7 +13,11 @@ import type { Row, SqlRunner, SqlValue, Tx } from './tx.js';
 export abstract class Database implements SqlRunner {
   abstract readonly dialect: Dialect;
   protected readonly scope = new TransactionScope();
-  private readonly groups = new GroupCommit((works, skipLocked) => this.transact(works, skipLocked));
+  private readonly groups: GroupCommit;
+
+  constructor(protected readonly clock: Clock) {
+    this.groups = new GroupCommit((works, skipLocked) => this.transact(works, skipLocked), clock);
+  }
 
   /** A plain read, repeated after a lost connection. @throws UnavailableError */
   abstract query<R = Row>(sql: string, values?: readonly SqlValue[]): Promise<R[]>;
@@ -36,6 +41,7 @@ export abstract class Database implements SqlRunner {
   /**
    * The same, but sharing one transaction and one commit with whatever else arrives while another one is under way. Rows
    * are locked by `ask` only. A work that would have to wait for a row is run by itself.
+   * @throws UnavailableError as `transaction`, and when others hold it up for too long
    */
   together<T>(work: (tx: Tx) => Promise<T>, options: GroupOptions): Promise<T> {
     this.refuseNested();

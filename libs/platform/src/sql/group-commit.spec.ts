@@ -1,4 +1,5 @@
-import { expect, it } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
+import { ManualClock } from '#test-kit';
 import { UnavailableError } from '../unavailable.error.js';
 import { GroupCommit } from './group-commit.js';
 import { RunAlone } from './grouping.js';
@@ -55,7 +56,10 @@ class Groups {
   readonly packets: string[][] = [];
   readonly written: string[] = [];
   fail: Error | null = null;
-  readonly commit = new GroupCommit((works, skipLocked) => this.transact(works, skipLocked));
+  readonly clock = new ManualClock();
+  /** What a transaction waits for before anything of it is run. */
+  hold: (isAlone: boolean) => Promise<void> | undefined = () => undefined;
+  readonly commit = new GroupCommit((works, skipLocked) => this.transact(works, skipLocked), this.clock);
 
   join<T>(work: Work<T>, lane = String(Math.random())): Promise<T> {
     return this.commit.join(work, { lane, bytes: 1 });
@@ -63,6 +67,8 @@ class Groups {
 
   private async transact<T>(works: readonly Work<T>[], skipLocked: boolean) {
     this.sizes.push(works.length);
+    const held = this.hold(!skipLocked);
+    if (held) await held;
     if (this.fail) throw this.fail;
     const group = new TransactionGroup(new EchoTx(this.packets), skipLocked);
     const outcomes = await group.run(works);
@@ -164,4 +170,56 @@ it('a work may ask to be run alone', async () => {
   );
   expect(await work).toBe('done');
   expect(groups.sizes).toEqual([1, 1]);
+});
+
+describe('what is not begun within 5 s', () => {
+  const OVER_MS = 5_000;
+
+  it('because those before it hang is refused', async () => {
+    const groups = new Groups();
+    const { promise, resolve: goOn } = Promise.withResolvers<void>();
+    groups.hold = () => promise;
+    const begun: string[] = [];
+    const run = async (name: string): Promise<unknown> => groups.join(async () => begun.push(name));
+    const hanging = [run('one')];
+    await groups.clock.advance(0);
+    hanging.push(run('two'));
+    await groups.clock.advance(0);
+    const refused = refusalsOf([run('first'), run('later')]);
+    await groups.clock.advance(OVER_MS - 1);
+    expect(refused).toEqual([]);
+    const last = run('last');
+    await groups.clock.advance(1);
+    expect(refused).toEqual([UnavailableError, UnavailableError]);
+    goOn();
+    await Promise.all([...hanging, last]);
+    expect(begun).toEqual(['one', 'two', 'last']);
+    expect(groups.clock.pending).toBe(0);
+  });
+
+  it('because too many run by themselves is refused, and the next one of its lane goes with others again', async () => {
+    const groups = new Groups();
+    const echo = new Echo(1);
+    const { promise, resolve: goOn } = Promise.withResolvers<void>();
+    groups.hold = (isAlone) => (isAlone ? promise : undefined);
+    for (let at = 0; at < 6; at++) echo.held.add(`held${at}`);
+    const ask = (key: string, lane = key): Promise<unknown> => groups.join((tx) => tx.ask(echo, key), lane);
+    const [one, two, three, four, ...others] = Array.from({ length: 6 }, (_, at) => ask(`held${at}`));
+    await groups.clock.advance(0);
+    const refused = refusalsOf([...others, ask('free', 'held0'), ask('free', 'held4')]);
+    await groups.clock.advance(OVER_MS);
+    expect(refused).toEqual([UnavailableError, UnavailableError, UnavailableError, UnavailableError]);
+    await ask('free', 'held4');
+    goOn();
+    await Promise.all([one, two, three, four]);
+    expect(groups.sizes).toEqual([6, 1, 1, 1, 1, 1]);
+    expect(groups.clock.pending).toBe(0);
+  });
+
+  /** What they have been refused with, so far. */
+  function refusalsOf(works: readonly Promise<unknown>[]): unknown[] {
+    const refusals: unknown[] = [];
+    for (const work of works) work.catch((error: object) => refusals.push(error.constructor));
+    return refusals;
+  }
 });

@@ -28,7 +28,7 @@ export class MysqlDatabase extends Database {
     private readonly options: DatabaseOptions,
     private readonly deps: DatabaseDeps,
   ) {
-    super();
+    super(deps.clock);
     this.pool = (dataSource.driver as unknown as { pool: Pool }).pool;
   }
 

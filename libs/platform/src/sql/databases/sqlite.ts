@@ -32,7 +32,7 @@ export class SqliteDatabase extends Database {
     private readonly options: DatabaseOptions,
     private readonly deps: DatabaseDeps,
   ) {
-    super();
+    super(deps.clock);
     this.handle = (dataSource.driver as unknown as { databaseConnection: SqliteHandle }).databaseConnection;
     this.lane = new FifoLane(deps.clock);
   }
