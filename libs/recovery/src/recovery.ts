@@ -20,10 +20,12 @@ export class Recovery {
     @Inject(Reconciler) private readonly reconciler: Reconciler,
   ) {}
 
-  /** Fills what is missing at the start of this pod and goes on looking at every sweep. */
+  /** Fills what is missing at the start of this pod and goes on looking, now and at every sweep. */
   async start(): Promise<void> {
     this.timer = this.clock.every(this.settings.sweepIntervalMs, () => void this.look());
-    await this.look();
+    void this.look();
+    // The lines are a copy of the ledger then. What else the reconciler finds, it finds in time.
+    await this.fill();
   }
 
   /** One look: partitions that Redis has lost, then turns that stand in no list. */
