@@ -22,4 +22,5 @@ export interface NginxOptions extends Pick<ServiceOptions, 'dir' | 'port' | 'say
   config: (at: { dir: string; port: number }) => string;
 }
 
+export function nginxConf(http: string): string;
 export function startNginx(options: NginxOptions): Promise<Service>;

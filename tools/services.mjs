@@ -67,6 +67,22 @@ export async function startMariaDb({ dir, port, args = [], say } = {}) {
   });
 }
 
+/** A whole nginx.conf around what its `http` block holds, for an nginx that keeps to its own folder and the `tmp` there. */
+export function nginxConf(http) {
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `  ${of}_temp_path tmp/${of};`);
+  return `daemon off;
+${process.getuid?.() === 0 ? 'user root;' : ''}
+pid nginx.pid;
+worker_processes 1;
+events { worker_connections 4096; }
+http {
+  access_log off;
+${temporary.join('\n')}
+${http}
+}
+`;
+}
+
 /**
  * `config` answers what stands in `<dir>/nginx.conf` for this `{ dir, port }`. To change it later, write that file and send
  * SIGHUP.

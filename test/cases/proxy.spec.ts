@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
-import { startNginx } from '../../tools/services.mjs';
+import { nginxConf, startNginx } from '../../tools/services.mjs';
 import { Caller } from '../e2e/harness/caller.js';
 import { onServers } from '../e2e/harness/stage.js';
 import { Watcher } from '../e2e/harness/watcher.js';
@@ -16,16 +16,7 @@ const caller = new Caller();
 
 /** nginx with nothing set for streams: it buffers, and packs whatever it may. */
 function nginxConfig(port: number, pod: string): string {
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `  ${of}_temp_path tmp/${of};`);
-  return `daemon off;
-${process.getuid?.() === 0 ? 'user root;' : ''}
-pid nginx.pid;
-worker_processes 1;
-events { worker_connections 64; }
-http {
-  access_log off;
-${temporary.join('\n')}
-  gzip on;
+  return nginxConf(`  gzip on;
   gzip_types *;
   gzip_proxied any;
   gzip_min_length 0;
@@ -35,9 +26,7 @@ ${temporary.join('\n')}
       proxy_pass ${pod};
       proxy_read_timeout ${READ_TIMEOUT_S}s;
     }
-  }
-}
-`;
+  }`);
 }
 
 test(

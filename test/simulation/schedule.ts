@@ -32,6 +32,8 @@ const TIMES = {
 };
 /** How long what a fault has left behind may take to be mended: a lease that runs out, the sweeps after it, a filling. */
 const MENDED_MS = TIMES.leaseTtlMs + 3 * TIMES.sweepIntervalMs + 15_000;
+/** All lines are made at the beginning. */
+const FIRST_FILLING_MS = 6_000;
 /** In this time after all is quiet an idle session holds nothing any more, and … */
 const IDLE_MS = TIMES.actorIdleMs + 3 * TIMES.sweepIntervalMs;
 /** … in this one, what an acquiring pod was not answered or a dead one has left has run out too. */
@@ -80,7 +82,7 @@ export class Schedule {
     try {
       for (let at = 0; at < this.plan.pods; at++) this.boot(`p${at}`);
       for (const fault of this.plan.faults) this.announce(fault);
-      this.waits.disturb(this.world.nowMs + MENDED_MS / 10);
+      this.waits.disturb(this.world.nowMs + FIRST_FILLING_MS);
       for (; !this.isOver(); steps++) await this.step(steps);
       this.invariants.accountForAll();
       for (const watcher of this.watchers) watcher.leave();

@@ -1,3 +1,5 @@
+import { nginxConf } from '../../../tools/services.mjs';
+
 export interface Balanced {
   port: number;
   /** Answered at /balancer/version by whoever serves under this configuration. */
@@ -16,16 +18,7 @@ export function nginxConfig({ port, version, pods = [] }: Balanced): string {
   const servers = pods.map((pod) => `    server ${pod} max_fails=1 fail_timeout=1s;`);
   const upstream = ['  upstream pods {', ...servers, '    keepalive 32;', '    keepalive_timeout 4s;', '  }'];
   const pass = pods.length > 0 ? 'proxy_pass http://pods;' : 'return 503;';
-  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `  ${of}_temp_path tmp/${of};`);
-  return `daemon off;
-${process.getuid?.() === 0 ? 'user root;' : ''}
-pid nginx.pid;
-worker_processes 1;
-events { worker_connections 4096; }
-http {
-  access_log off;
-${temporary.join('\n')}
-${pods.length > 0 ? upstream.join('\n') : ''}
+  return nginxConf(`${pods.length > 0 ? upstream.join('\n') : ''}
   server {
     listen 127.0.0.1:${port};
     proxy_http_version 1.1;
@@ -44,7 +37,5 @@ ${pods.length > 0 ? upstream.join('\n') : ''}
       proxy_read_timeout 60s;
       ${pass}
     }
-  }
-}
-`;
+  }`);
 }

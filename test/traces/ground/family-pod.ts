@@ -2,7 +2,7 @@ import { ButlerError, type Id, type Mode, type SessionKey, sessionName } from '#
 import type { Database } from '#platform';
 import { Agent, type Tool, type TurnContext } from '#turn-runner';
 import type { SeededRandom } from '../../simulation/seeded-random.js';
-import type { StepObserver } from '../../simulation/stepping.agent.js';
+import type { StepObserver } from './stepping.agent.js';
 import { StormPod } from './storm-pod.js';
 
 /** A user's turn, one below it, and one below that. */

@@ -3,7 +3,7 @@ import type { Intake } from '#intake';
 import type { TurnRow } from '#turn-lifecycle';
 import type { Agent } from '#turn-runner';
 import type { StepRun } from '../../simulation/invariants.js';
-import { SteppingAgent } from '../../simulation/stepping.agent.js';
+import { SteppingAgent } from './stepping.agent.js';
 import type { Ground } from './ground.js';
 import type { Points } from './points.js';
 import type { TracePod } from './trace-pod.js';

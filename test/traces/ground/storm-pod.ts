@@ -7,7 +7,7 @@ import { SqlTurns } from '#turn-lifecycle';
 import type { Agent } from '#turn-runner';
 import type { SeededRandom } from '../../simulation/seeded-random.js';
 import { type ComposedPod, composePod, lonelyCoordination } from '#test-kit';
-import { type StepObserver, SteppingAgent } from '../../simulation/stepping.agent.js';
+import { type StepObserver, SteppingAgent } from './stepping.agent.js';
 
 /** Counts the attempts at transactions that failed and were repeated, by what the server said. */
 export class FailedAttempts extends StepPoints {

@@ -2,7 +2,7 @@ import type { Content, Event, EventType, ModelMessage, SessionKey } from '#proto
 import { modelInputFaults } from '#test-kit';
 import { Agent } from '#turn-runner';
 import { Invariants, type StepRun } from '../../simulation/invariants.js';
-import { SteppingAgent } from '../../simulation/stepping.agent.js';
+import { SteppingAgent } from './stepping.agent.js';
 import type { Ground } from './ground.js';
 import type { Points } from './points.js';
 

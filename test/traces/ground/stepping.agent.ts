@@ -1,6 +1,6 @@
 import type { Content, ModelMessage } from '#protocol';
 import { Agent, type Tool, type TurnContext } from '#turn-runner';
-import type { StepRun } from './invariants.js';
+import type { StepRun } from '../../simulation/invariants.js';
 
 /** What a step of the agent tells before it acts, and where it can be held. */
 export interface StepObserver {
