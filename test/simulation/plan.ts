@@ -119,7 +119,7 @@ const FAULT_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   pause: [200, 25_000],
   stall: PAST_LEASE_MS,
   clock_jump: [-3_600_000, 3_600_000],
-  subscription_lost: [20, 6_000],
+  subscription_lost: [1_000, 8_000],
   redis_call_late: [1, 20_000],
   notices_lost: [500, 12_000],
   notice_late: [500, 12_000],
@@ -130,7 +130,10 @@ const FAULT_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
 };
 /** Nothing is lost by these, only late. */
 const PLAIN: readonly FaultKind[] = ['stall', 'stall', 'pause', 'clock_jump', 'notice_doubled', 'transaction_repeated'];
-const COMMON: readonly FaultKind[] = ['crash', 'crash', 'stall', 'redis_flushed', 'redis_restarted', 'rollout'];
+const COMMON: readonly FaultKind[] = [
+  ...(['crash', 'crash', 'stall', 'redis_flushed', 'redis_restarted', 'rollout'] as const),
+  ...(['subscription_lost', 'subscription_lost'] as const),
+];
 
 export function planOf(seed: number): Plan {
   const random = new SeededRandom(seed);

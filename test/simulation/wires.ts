@@ -211,6 +211,8 @@ class PodChannels extends Channels {
     const loss = ++this.losses;
     this.die();
     await world.wait(this.wires.pod, ms * world.random.fraction(), 'notices that nobody hears it');
+    // A later loss tells its own story.
+    if (loss !== this.losses) return;
     for (const listener of this.lostListeners) listener();
     await world.wait(this.wires.pod, ms * world.random.fraction(), 'subscribes again');
     while (!this.wires.servers.redisIsUp) await world.wait(this.wires.pod, CONNECT_WAIT_MS, 'tries to subscribe');
