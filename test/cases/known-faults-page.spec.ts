@@ -20,7 +20,9 @@ function heldBy(page: string): Held[] {
 
 /** The tests of a file, and what they are part of, by name. */
 function testsIn(source: string): Set<string> {
-  const titles = source.matchAll(/(?<=^|[\s(])(['"`])((?:(?!\1).)+)\1,\s*(?:async\b|\(|on[A-Z]\w*\(|servers\.play\()/gm);
+  const titles = source.matchAll(
+    /(?<=^|[\s(])(['"`])((?:(?!\1).)+)\1,\s*(?:async\b|\(|on[A-Z]\w*\(|servers\.play\()/gm,
+  );
   return new Set([...titles].map(([, , title]) => title!));
 }
 

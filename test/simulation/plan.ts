@@ -16,7 +16,9 @@ export const FAULT_KINDS = [
   'redis_reply_lost',
   'redis_call_resent', // its reply is lost, and it is sent again
   'redis_call_late', // its caller is told that it failed; it happens up to `ms` later
+  'redis_flushed_behind_acquire', // empty as soon as it has given the pod its next lease
   // Of one pod's next transaction.
+  'stall_before_commit', // stands still for `ms`, longer than a lease, when it has sent one of its next
   'ledger_unreached',
   'commit_unanswered',
   'commit_repeated', // its COMMIT's answer is lost, and it is repeated
@@ -118,6 +120,7 @@ const FAULT_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   crash: [100, 8_000],
   pause: [200, 25_000],
   stall: PAST_LEASE_MS,
+  stall_before_commit: PAST_LEASE_MS,
   clock_jump: [-3_600_000, 3_600_000],
   subscription_lost: [1_000, 8_000],
   redis_call_late: [1, 20_000],
@@ -129,10 +132,13 @@ const FAULT_MS: Partial<Record<FaultKind, readonly [number, number]>> = {
   ledger_away: [200, 45_000],
 };
 /** Nothing is lost by these, only late. */
-const PLAIN: readonly FaultKind[] = ['stall', 'stall', 'pause', 'clock_jump', 'notice_doubled', 'transaction_repeated'];
+const PLAIN: readonly FaultKind[] = [
+  ...(['stall', 'stall', 'stall_before_commit', 'stall_before_commit', 'pause'] as const),
+  ...(['clock_jump', 'notice_doubled', 'transaction_repeated'] as const),
+];
 const COMMON: readonly FaultKind[] = [
   ...(['crash', 'crash', 'stall', 'redis_flushed', 'redis_restarted', 'rollout'] as const),
-  ...(['subscription_lost', 'subscription_lost'] as const),
+  ...(['subscription_lost', 'subscription_lost', 'stall_before_commit', 'redis_flushed_behind_acquire'] as const),
 ];
 
 export function planOf(seed: number): Plan {
@@ -177,6 +183,8 @@ function actsOf(random: SeededRandom, messages: readonly PlannedMessage[], pods:
     const atMs = random.chance(0.5) ? random.fraction() * 2_000 : random.fraction() * spanMs;
     acts.push(act('post', message, atMs));
     if (random.chance(0.2)) acts.push(act('post', message, atMs + random.fraction() * 10_000));
+    // A stop may come just as the work fails.
+    if (messages[message]!.work.do === 'fail') acts.push(act('stop', message, atMs + scattered(random, 5, 5_000)));
     while (random.chance(0.4)) acts.push(act(random.pick(ACTS), message, atMs - 500 + random.fraction() ** 3 * 30_000));
   }
   return acts.map((each) => ({ ...each, atMs: Math.max(0, each.atMs) })).sort((a, b) => a.atMs - b.atMs);
@@ -194,14 +202,22 @@ function faultsOf(
   [fromMs, toMs]: readonly [number, number],
 ): Fault[] {
   const faults: Fault[] = [];
-  const count = theme === 'storm' ? 4 + random.below(6) : 1 + random.below(3);
+  const count = theme === 'storm' || theme === 'plain' ? 4 + random.below(6) : 1 + random.below(3);
   while (faults.length < count) {
     const kind = random.pick(theme === 'plain' ? PLAIN : random.chance(0.3) ? COMMON : FAULT_KINDS);
     const [leastMs, mostMs] = FAULT_MS[kind] ?? [0, 0];
     const ms = kind === 'clock_jump' ? between(random, leastMs, mostMs) : scattered(random, leastMs, mostMs);
-    faults.push({ kind, atMs: between(random, fromMs, toMs), pod: random.below(pods), ms });
+    const fault: Fault = { kind, atMs: between(random, fromMs, toMs), pod: random.below(pods), ms };
+    faults.push(fault);
+    if (kind === 'crash' && random.chance(0.5)) faults.push(takeoverStall(random, fault));
   }
   return faults.sort((a, b) => a.atMs - b.atMs);
+}
+
+/** Who takes over what a dead pod has left stands still in the middle of it. */
+function takeoverStall(random: SeededRandom, { atMs, pod }: Fault): Fault {
+  const ms = between(random, ...PAST_LEASE_MS);
+  return { kind: 'stall_before_commit', atMs: atMs + random.fraction() * 3_000, pod: pod + 1, ms };
 }
 
 function workOf(random: SeededRandom, theme: Theme, message: number, depth: number): Work {

@@ -64,6 +64,7 @@ export class Schedule {
   ) {
     this.world = new World(new SeededRandom(plan.seed + 1));
     this.servers = new Servers(this.world, database, this.coverage, plan.pace);
+    this.servers.onMet = (ms) => this.waits.disturb(this.world.nowMs + ms + MENDED_MS);
     const { actorMaxActive, queueMaxPending, presenceCheckMs } = plan;
     this.settings = Object.assign(new Settings(), TIMES, { actorMaxActive, queueMaxPending, presenceCheckMs });
     this.sessions = plan.accounts.flatMap((account) => plan.sessionIds.map((sessionId) => ({ account, sessionId })));
@@ -86,6 +87,7 @@ export class Schedule {
       for (; !this.isOver(); steps++) await this.step(steps);
       this.invariants.accountForAll();
       for (const watcher of this.watchers) watcher.leave();
+      for (const pod of this.pods) pod.wires.disarm();
       const untilMs = this.world.nowMs + LEFT_MS;
       for (let left = true; left && this.world.nowMs < untilMs; left = this.leftovers().length > 0) {
         for (const restMs = this.world.nowMs + IDLE_MS; this.world.nowMs < restMs; steps++) await this.step(steps);
@@ -223,7 +225,6 @@ export class Schedule {
 
   private befallPod(pod: SimulatedPod, fault: Fault): void {
     const { kind, ms } = fault;
-    const { world } = this;
     switch (kind) {
       case 'crash':
         this.coverage.count('fault', kind);
@@ -233,11 +234,9 @@ export class Schedule {
         return void this.rollOut(pod);
       case 'pause':
       case 'stall':
-        if (world.isFrozen(pod.name)) return;
+        if (pod.wires.isFrozen) return;
         this.coverage.count('fault', kind);
-        world.freeze(pod.name);
-        world.after('world', ms, `${pod.name} goes on`, () => world.thaw(pod.name));
-        return;
+        return pod.wires.freeze(ms);
       case 'clock_jump':
         this.coverage.count('fault', kind);
         pod.clock.offMs += ms;
@@ -305,6 +304,7 @@ const LEASES_STAND: readonly (readonly FaultKind[])[] = [
     'crash',
     'rollout',
     'stall',
+    'stall_before_commit',
     'pause',
     'clock_jump',
     'notices_lost',

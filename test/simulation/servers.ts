@@ -8,6 +8,8 @@ export class Servers {
   readonly store: MemoryStore;
   /** Somebody has asked the ledger since this was last looked at. */
   touched = false;
+  /** Told when a fault is met that waited for something to befall, with how long it lasts. */
+  onMet: (ms: number) => void = () => undefined;
   private redisBackAtMs = 0;
   private ledgerBackAtMs = 0;
   private slow = { untilMs: 0, ms: 0 };

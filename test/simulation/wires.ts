@@ -15,6 +15,8 @@ import { ProcessClock } from './world.js';
 /** How long a call waits for an answer, and for a connection that is away. */
 const CALL_TIMEOUT_MS = 2_000;
 const CONNECT_WAIT_MS = 500;
+/** Of the next transactions, how many meet a stall that waits for one. */
+const HELD_BEFORE_COMMIT = 0.4;
 
 /** One pod's connections: every call travels to its server and its answer back, and each can go wrong on its way. */
 export class Wires {
@@ -37,6 +39,11 @@ export class Wires {
   /** The next call, transaction or notice that it is for will meet it. */
   arm(fault: Fault): void {
     this.armed.push(fault);
+  }
+
+  /** What nothing has met so far will not be met any more. */
+  disarm(): void {
+    this.armed.length = 0;
   }
 
   loseNotices(ms: number): void {
@@ -80,6 +87,7 @@ export class Wires {
       return this.fail('redis', label, CALL_TIMEOUT_MS);
     }
     let answer = await act();
+    if (label === 'locks.acquire' && this.next('redis_flushed_behind_acquire')) servers.store.clear();
     if (fault?.kind === 'redis_reply_lost') return this.fail('redis', label, CALL_TIMEOUT_MS);
     if (fault?.kind === 'redis_call_resent') {
       await this.breakRedis();
@@ -94,13 +102,25 @@ export class Wires {
   next(...kinds: FaultKind[]): Fault | undefined {
     const at = this.armed.findIndex(({ kind }) => kinds.includes(kind));
     const [fault] = at < 0 ? [] : this.armed.splice(at, 1);
-    if (fault) this.met(fault.kind);
+    if (fault) this.met(fault.kind, fault.ms);
     return fault;
   }
 
-  met(kind: FaultKind): void {
+  met(kind: FaultKind, ms = 0): void {
+    this.servers.onMet(ms);
     this.servers.coverage.count('fault', kind);
     this.servers.world.note(this.pod, `meets ${kind}`);
+  }
+
+  get isFrozen(): boolean {
+    return this.servers.world.isFrozen(this.pod);
+  }
+
+  /** The process stands still for `ms`; what it has sent arrives afterwards. */
+  freeze(ms: number): void {
+    const { world } = this.servers;
+    world.freeze(this.pod);
+    world.after('world', ms, `${this.pod} goes on`, () => world.thaw(this.pod));
   }
 
   travel(label: string): Promise<void> {
@@ -257,6 +277,9 @@ class PodDatabase extends Database {
   }
 
   protected commitWith<T>(work: Work<T>): Promise<T> {
+    const { random } = this.wires.servers.world;
+    const stall = random.chance(HELD_BEFORE_COMMIT) ? this.wires.next('stall_before_commit') : undefined;
+    if (stall && !this.wires.isFrozen) this.wires.freeze(stall.ms);
     return this.call('ledger.transaction', async () => {
       const { database } = this.wires.servers;
       const fault = this.wires.next('commit_unanswered', 'commit_repeated', 'transaction_repeated');
